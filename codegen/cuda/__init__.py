@@ -1,0 +1,1 @@
+"""CUDA: the printer of the kernel language, its prelude, and the direct NVRTC binding."""

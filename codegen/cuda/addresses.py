@@ -1,0 +1,62 @@
+"""Which integer variables are pure address arithmetic, so that C may take their overflow for impossible.
+
+In: a kernel's statements. Out: names of variables that are sums, differences and products of thread numbers, loop
+counters and scalar parameters, and that an index is made of. The kernel language lets no index overflow, and signed
+C arithmetic lets the compiler fold constant parts into addresses (one register instead of one for each element of
+an unrolled loop). Everything else wraps, as users' integers must: a gathered index is not touched, because it passes
+through a clamp.
+"""
+
+from __future__ import annotations
+
+from fuser.codegen.loops import For, Let, Lit, Load, LoadVec, Operand, Special, Statement, Store, StoreVec, Var, walk
+
+SUMS = frozenset({"add", "subtract", "multiply"})
+
+
+def addresses(body: tuple[Statement, ...]) -> frozenset[str]:
+    """Names of the variables that address arithmetic alone defines and an access uses."""
+    lets = {s.var.name: s for s in walk(body) if isinstance(s, Let)}
+    counters = {s.var.name: s for s in walk(body) if isinstance(s, For)}
+    work: list[Operand] = []
+    for s in walk(body):
+        if isinstance(s, (Load, Store, LoadVec, StoreVec)):
+            work.append(s.index)
+    found: set[str] = set()
+    while work:
+        x = work.pop()
+        if isinstance(x, Lit):
+            continue
+        if loop := counters.pop(x.name, None):
+            work += [loop.start, loop.stop, loop.step]
+        made = lets.get(x.name)
+        if made is None or made.op not in SUMS or made.var.name in found:
+            continue
+        found.add(made.var.name)
+        work.extend(made.args)
+    derived = _thread_derived(body)
+    return frozenset(found & derived)
+
+
+def _thread_derived(body: tuple[Statement, ...]) -> set[str]:
+    """Variables computed from thread numbers, loop counters, parameters and literals, never from loaded values."""
+    loaded_or_mutable: set[str] = set()
+    derived: set[str] = set()
+    for s in walk(body):
+        if isinstance(s, (Special, For)):
+            derived.add(s.var.name)
+        elif isinstance(s, Let):
+            if all(isinstance(a, Lit) or a.name not in loaded_or_mutable for a in s.args):
+                derived.add(s.var.name)
+            else:
+                loaded_or_mutable.add(s.var.name)
+        else:
+            loaded_or_mutable |= _other(s)
+    return derived
+
+
+def _other(s: Statement) -> set[str]:
+    if isinstance(s, LoadVec):
+        return {v.name for v in s.vars}
+    var = getattr(s, "var", None)
+    return {var.name} if isinstance(var, Var) else set()

@@ -1,0 +1,76 @@
+"""The few device functions that C lacks, and vector types: only what a kernel uses is printed before it.
+
+In: names of helpers, and vectors as (dtype, width). Out: their C definitions. Its own file because these
+are the only hand-written lines of CUDA C in fuser. A header would cost 0.1 to 2.5 s a compilation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from fuser.codegen.cuda.types import c_type
+from fuser.dtypes import DType
+
+_FUNCTION = "static __device__ __forceinline__ "
+
+# f16 by the conversion instruction, which knows subnormals; a bf16 is the upper half of an f32.
+HELPERS: dict[str, tuple[str, ...]] = {
+    "fuser_f16_to_f32": (
+        _FUNCTION + "float fuser_f16_to_f32(unsigned short h) {",
+        "    float f;",
+        '    asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h));',
+        "    return f;",
+        "}",
+    ),
+    "fuser_f32_to_f16": (
+        _FUNCTION + "unsigned short fuser_f32_to_f16(float f) {",
+        "    unsigned short h;",
+        '    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(f));',
+        "    return h;",
+        "}",
+    ),
+    "fuser_bf16_to_f32": (
+        _FUNCTION + "float fuser_bf16_to_f32(unsigned short h) {",
+        "    return __int_as_float((int)((unsigned int)h << 16));",
+        "}",
+    ),
+    "fuser_f32_to_bf16": (
+        _FUNCTION + "unsigned short fuser_f32_to_bf16(float f) {",
+        "    unsigned short h;",
+        '    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(h) : "f"(f));  // sm_80 and later',
+        "    return h;",
+        "}",
+    ),
+    # Acquire: what others released before their ticket is visible to plain loads after it.
+    "fuser_ticket": (
+        _FUNCTION + "int fuser_ticket(int* counter, int limit) {",
+        "    const unsigned int old = atomicInc((unsigned int*)counter, (unsigned int)limit);",
+        "    __threadfence();",
+        "    return (int)old;",
+        "}",
+    ),
+}
+
+
+def vector_type(dtype: DType, width: int) -> str:
+    """Name of the aligned vector of `width` elements."""
+    return f"fuser_{dtype.name}x{width}"
+
+
+def vector_lines(dtype: DType, width: int) -> tuple[str, ...]:
+    """Its definition: a struct whose alignment makes one access of the whole."""
+    alignment = width * dtype.bytes
+    name = vector_type(dtype, width)
+    return (f"struct __align__({alignment}) {name} {{ {c_type(dtype)} v[{width}]; }};",)
+
+
+def prelude(helpers: Iterable[str], vectors: Iterable[tuple[DType, int]]) -> list[str]:
+    """Definitions of the vectors and helpers used, in a fixed order."""
+    lines: list[str] = []
+    for dtype, width in sorted(set(vectors), key=lambda v: (v[0].name, v[1])):
+        lines += vector_lines(dtype, width)
+    used = set(helpers)
+    for name, text in HELPERS.items():
+        if name in used:
+            lines += text
+    return lines

@@ -1,0 +1,246 @@
+"""Prints a kernel as CUDA C.
+
+In: a kernel of primitives (after `expand`). Out: a header-free source with one `extern "C"` kernel that NVRTC
+compiles. One statement is one line of C and operators are spelled by their rows' `cuda` data; nothing is optimised
+here. C's habits are undone so that each line means what the kernel language says: narrow integers are cast back after
+promotion, signed arithmetic that may overflow is done unsigned, floats are written exactly.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from fuser.codegen import loops
+from fuser.codegen.cuda.addresses import addresses
+from fuser.codegen.cuda.prelude import HELPERS, prelude, vector_type
+from fuser.codegen.cuda.types import c_type, convert, literal, reinterpret, unsigned_type
+from fuser.codegen.loops import BufferParam, Kernel, Lit, Operand, Statement, Var
+from fuser.codegen.primitives import spelling
+from fuser.dtypes import DType
+from fuser.errors import InternalError
+from fuser.optable import table as default_table
+from fuser.optable.base import Call, Convert, Infix, Prefix, Table, Ternary
+
+FULL_WARP = "0xffffffffu"
+_SPECIAL = {"thread": "threadIdx.x", "block": "blockIdx.x", "block_y": "blockIdx.y"}
+_HELPER = re.compile(r"\bfuser_\w+(?=\()")
+
+Lines = Mapping[str, tuple[str, int]]  # variable name -> (file, line) of the user's source
+
+
+def print_kernel(kernel: Kernel, table: Table | None = None, lines: Lines | None = None) -> str:
+    """The source. lines: where variables come from, for `#line` directives (profilers then show the user's line)."""
+    return _Printer(kernel, table or default_table(), lines or {}).source()
+
+
+class _Printer:
+    def __init__(self, kernel: Kernel, table: Table, lines: Lines) -> None:
+        self.kernel, self.table, self.lines = kernel, table, lines
+        self.text: list[str] = []
+        self.depth = 0
+        self.vectors: set[tuple[DType, int]] = set()
+        self.arrays: dict[str, DType] = {b.name: b.dtype for b in kernel.buffers}
+        self.plain = addresses(kernel.body)
+        self.names = _names(kernel, table)
+        self.on: dict[type, Callable[[Any], None]] = {
+            loops.Let: self.let, loops.Mutable: self.mutable, loops.Assign: self.assign, loops.Load: self.load,
+            loops.Store: self.store, loops.LoadVec: self.load_vec, loops.StoreVec: self.store_vec,
+            loops.For: self.loop, loops.If: self.branch, loops.Alloc: self.alloc, loops.Special: self.special,
+            loops.Barrier: lambda s: self.line("__syncthreads();"),
+            loops.Fence: lambda s: self.line("__threadfence();"),
+            loops.Shuffle: self.shuffle, loops.Ticket: self.ticket,
+        }  # fmt: skip
+
+    def source(self) -> str:
+        self.depth = 1
+        self.block(self.kernel.body)
+        body = "\n".join(self.text)
+        helpers = [h for h in _HELPER.findall(body) if h in HELPERS]
+        return "\n".join([*prelude(helpers, self.vectors), *self.signature(), body, "}"]) + "\n"
+
+    def signature(self) -> list[str]:
+        k = self.kernel
+        parameters = [_buffer(b) for b in k.buffers] + [f"{c_type(p.dtype)} {self.names[p.name]}" for p in k.scalars]
+        bounds = f"__launch_bounds__({k.launch.block}, {k.launch.min_blocks})"
+        return [f'extern "C" __global__ void {bounds} {k.name}(', *_comma_lines(parameters), ") {"]
+
+    # -- text --------------------------------------------------------------------------------------
+    def line(self, text: str) -> None:
+        self.text.append("    " * self.depth + text)
+
+    def block(self, body: tuple[Statement, ...]) -> None:
+        for s in body:
+            handler = self.on.get(type(s))
+            if handler is None:
+                raise InternalError(f"{type(s).__name__} cannot be printed as CUDA C", "not-printable")
+            handler(s)
+
+    def value(self, x: Operand) -> str:
+        return literal(x) if isinstance(x, Lit) else self.names[x.name]
+
+    def define(self, var: Var, text: str) -> None:
+        if place := self.lines.get(var.name):
+            self.text.append(f'#line {place[1]} "{_quoted(place[0])}"')
+        self.line(f"const {c_type(var.dtype)} {self.names[var.name]} = {text};")
+
+    # -- values ------------------------------------------------------------------------------------
+    def let(self, s: loops.Let) -> None:
+        self.define(s.var, self.expression(s))
+
+    def expression(self, s: loops.Let) -> str:
+        spelled = spelling(self.table.scalar(s.op), "cuda", s.args)
+        args = [self.value(a) for a in s.args]
+        source, target = s.args[0].dtype, s.var.dtype
+        if isinstance(spelled, Call):
+            return f"{spelled.name}({', '.join(args)})"
+        if isinstance(spelled, Ternary):
+            return f"{args[0]} ? {args[1]} : {args[2]}"
+        if isinstance(spelled, Convert):
+            return (reinterpret if spelled.bits else convert)(args[0], source, target)
+        if isinstance(spelled, (Infix, Prefix)):
+            wraps = spelled.wraps and source.is_integer and s.var.name not in self.plain
+            return _operator(spelled, args, source, target, wraps)
+        raise InternalError(f"`{s.op}` on {source} is not primitive on cuda", "no-spelling")
+
+    def mutable(self, s: loops.Mutable) -> None:
+        self.line(f"{c_type(s.var.dtype)} {self.names[s.var.name]} = {self.value(s.init)};")
+
+    def assign(self, s: loops.Assign) -> None:
+        self.line(f"{self.names[s.var.name]} = {self.value(s.value)};")
+
+    def special(self, s: loops.Special) -> None:
+        self.define(s.var, f"(int){_SPECIAL[s.name]}")
+
+    # -- memory ------------------------------------------------------------------------------------
+    def alloc(self, s: loops.Alloc) -> None:
+        self.arrays[s.name] = s.dtype
+        shared = "__shared__ " if s.space == "shared" else ""
+        self.line(f"{shared}{c_type(s.dtype)} {self.names[s.name]}[{s.size}];")
+
+    def element(self, buffer: str, index: Operand) -> str:
+        return f"{self.names[buffer]}[{self.value(index)}]"
+
+    def load(self, s: loops.Load) -> None:
+        read = self.element(s.buffer, s.index)
+        self.define(s.var, read if s.mask is None else f"{self.value(s.mask)} ? {read} : ({c_type(s.var.dtype)})0")
+
+    def store(self, s: loops.Store) -> None:
+        guard = "" if s.mask is None else f"if ({self.value(s.mask)}) "
+        self.line(f"{guard}{self.element(s.buffer, s.index)} = {self.value(s.value)};")
+
+    def vector(self, buffer: str, index: Operand, width: int, const: str) -> str:
+        dtype = self.arrays[buffer]
+        self.vectors.add((dtype, width))
+        place = f"{self.names[buffer]} + {self.value(index)}"
+        return f"*reinterpret_cast<{const}{vector_type(dtype, width)}*>({place})"
+
+    def load_vec(self, s: loops.LoadVec) -> None:
+        width = len(s.vars)
+        dtype = self.arrays[s.buffer]
+        read = self.vector(s.buffer, s.index, width, "const ")
+        whole = f"{self.names[s.vars[0].name]}_vec"
+        kind = vector_type(dtype, width)
+        self.line(f"const {kind} {whole} = {read};" if s.mask is None else f"{kind} {whole} = {{}};")
+        if s.mask is not None:
+            self.line(f"if ({self.value(s.mask)}) {whole} = {read};")
+        for k, v in enumerate(s.vars):
+            self.define(v, f"{whole}.v[{k}]")
+
+    def store_vec(self, s: loops.StoreVec) -> None:
+        guard = "" if s.mask is None else f"if ({self.value(s.mask)}) "
+        place = self.vector(s.buffer, s.index, len(s.values), "")
+        self.line(f"{guard}{place} = {{{{{', '.join(self.value(v) for v in s.values)}}}}};")
+
+    # -- control -----------------------------------------------------------------------------------
+    def loop(self, s: loops.For) -> None:
+        """`#pragma unroll 1` keeps the compiler from unrolling what the schedule did not: registers were counted."""
+        name, kind = self.names[s.var.name], c_type(s.var.dtype)
+        start, stop, step = (self.value(x) for x in (s.start, s.stop, s.step))
+        self.line("#pragma unroll" if s.kind == "unroll" else "#pragma unroll 1")
+        self.nested(f"for ({kind} {name} = {start}; {name} < {stop}; {name} += {step}) {{", s.body)
+
+    def branch(self, s: loops.If) -> None:
+        if s.then or not s.orelse:
+            self.nested(f"if ({self.value(s.condition)}) {{", s.then)
+        else:
+            self.nested(f"if (!{self.value(s.condition)}) {{", s.orelse)
+        if s.then and s.orelse:
+            self.text.pop()
+            self.nested("} else {", s.orelse)
+
+    def nested(self, head: str, body: tuple[Statement, ...]) -> None:
+        self.line(head)
+        self.depth += 1
+        self.block(body)
+        self.depth -= 1
+        self.line("}")
+
+    # -- SIMT --------------------------------------------------------------------------------------
+    def shuffle(self, s: loops.Shuffle) -> None:
+        value, dtype = self.value(s.value), s.var.dtype
+        if dtype.bits < 32:
+            moved = f"__shfl_xor_sync({FULL_WARP}, (int){value}, {s.xor})"
+            return self.define(s.var, f"{moved} != 0" if dtype.kind == "b" else f"({c_type(dtype)}){moved}")
+        self.define(s.var, f"__shfl_xor_sync({FULL_WARP}, {value}, {s.xor})")
+
+    def ticket(self, s: loops.Ticket) -> None:
+        self.define(s.var, f"fuser_ticket({self.names[s.buffer]} + {self.value(s.index)}, {self.value(s.limit)})")
+
+
+def _operator(spelled: Infix | Prefix, args: list[str], source: DType, target: DType, wraps: bool) -> str:
+    """`a OP b` or `OP a`, in the unsigned type where it wraps, cast to the dtype where C has widened it."""
+    if wraps and (source.kind == "i" or source.bits < 32):
+        args = [f"({unsigned_type(source)}){_operand(a)}" for a in args]
+    args = [_operand(a) for a in args]
+    text = f"{spelled.symbol}{args[0]}" if isinstance(spelled, Prefix) else f"{args[0]} {spelled.symbol} {args[1]}"
+    narrow = target.is_integer and target.bits < 32
+    return f"({c_type(target)})({text})" if narrow or (wraps and target.kind == "i") else text
+
+
+def _operand(text: str) -> str:
+    """A negative literal in parentheses, so that `- -1` is no decrement."""
+    return f"({text})" if text.startswith("-") else text
+
+
+def _buffer(b: BufferParam) -> str:
+    const = "const " if b.role == "in" else ""
+    restrict = "" if b.role == "inout" else " __restrict__"
+    return f"{const}{c_type(b.dtype)}*{restrict} {b.name}"
+
+
+def _comma_lines(parameters: list[str]) -> list[str]:
+    return [f"    {p}{',' if k + 1 < len(parameters) else ''}" for k, p in enumerate(parameters)]
+
+
+def _quoted(path: str) -> str:
+    return path.replace("\\", "/").replace('"', "'")
+
+
+def _names(kernel: Kernel, table: Table) -> dict[str, str]:
+    """C names of everything in the kernel: their own, but for those that would hide a function it calls."""
+    declared = [b.name for b in kernel.buffers] + [p.name for p in kernel.scalars]
+    called = {"atomicInc", "reinterpret_cast", kernel.name}
+    for s in loops.walk(kernel.body):
+        if isinstance(s, loops.Let):
+            found = spelling(table.scalar(s.op), "cuda", s.args)
+            called |= {found.name} if isinstance(found, Call) else set()
+        declared += [v.name for v in _defined(s)]
+        declared += [s.name] if isinstance(s, loops.Alloc) else []
+    taken = set(declared)
+    names = {}
+    for name in declared:
+        spelled = name
+        while spelled in called or (spelled != name and spelled in taken):
+            spelled += "_"
+        names[name] = spelled
+        taken.add(spelled)
+    return names
+
+
+def _defined(s: Statement) -> tuple[Var, ...]:
+    if isinstance(s, loops.LoadVec):
+        return s.vars
+    made = (loops.Let, loops.Mutable, loops.Load, loops.For, loops.Special, loops.Shuffle, loops.Ticket)
+    return (s.var,) if isinstance(s, made) else ()

@@ -1,0 +1,436 @@
+"""Lazy evaluation: what must be computed to have graph values at given indices, and its emission.
+
+In: a group, values wanted at index expressions over its loop variables. Out: a `Program`, the steps of
+one lane in depth-first order (the emission order that keeps few values alive), and, through
+`run`, kernel-language operands. Views become composed indices, piecewise values become masked loads and
+selects. Its own file because all schedules of both targets read values only this way.
+
+A step is a load of a group input, an index used as a value, a host scalar, a finished reduction, or a scalar operator.
+Each distinct (node, index, mask) is one step, so shared subexpressions are computed once a lane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from fuser.codegen.indices import GATHERED, IndexEmitter, Ranges, gathered
+from fuser.dtypes import BOOL, DType
+from fuser.errors import InternalError
+from fuser.graph import (
+    Graph,
+    IotaAttrs,
+    ItemAttrs,
+    Node,
+    PieceAttrs,
+    ReduceAttrs,
+    RoundAttrs,
+    ScalarAttrs,
+    ScanAttrs,
+    ViewAttrs,
+)
+from fuser.group import Group
+from fuser.hostexpr import HostExpr, lit
+from fuser.indexmap import Index
+
+if TYPE_CHECKING:
+    from fuser.codegen.builder import KernelBuilder
+    from fuser.codegen.loops import Operand
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A domain (all expressions >= 0) that holds, or does not."""
+
+    domain: Index
+    holds: bool = True
+
+
+Mask = tuple[Condition, ...]  # a conjunction
+Key = tuple[int, Index, Mask]  # a value: node id, index, where it is needed
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """A group input's element, in its storage dtype; read only where `mask` holds."""
+
+    node: int
+    index: Index
+    mask: Mask
+    dtype: DType
+
+
+@dataclass(frozen=True)
+class Position:
+    """An index expression as a value."""
+
+    expr: HostExpr
+    dtype: DType
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A value of the host's, converted to `dtype` there."""
+
+    expr: HostExpr
+    dtype: DType
+
+
+@dataclass(frozen=True)
+class Result:
+    """Result `k` of a reduction (or the value of a scan) that an earlier stage or the schedule finished."""
+
+    node: int
+    k: int
+    dtype: DType
+
+
+@dataclass(frozen=True)
+class Apply:
+    """A scalar operator on earlier steps."""
+
+    op: str
+    args: tuple[int, ...]
+    dtype: DType
+
+
+@dataclass(frozen=True)
+class Select:
+    """`yes` where the condition holds, else `no`."""
+
+    condition: Condition
+    yes: int
+    no: int
+    dtype: DType
+
+
+Step = Fetch | Position | Constant | Result | Apply | Select
+
+
+@dataclass(frozen=True)
+class Program:
+    """Steps in emission order and the step of each value asked for."""
+
+    steps: tuple[Step, ...]
+    roots: tuple[int, ...]
+
+    @cached_property
+    def fetches(self) -> tuple[int, ...]:
+        """Steps that read memory, in order."""
+        return tuple(k for k, s in enumerate(self.steps) if isinstance(s, Fetch))
+
+    def needed(self, wanted: Sequence[int]) -> tuple[bool, ...]:
+        """For each step, whether one of the wanted steps needs it."""
+        out = [False] * len(self.steps)
+        stack = list(wanted)
+        while stack:
+            k = stack.pop()
+            if not out[k]:
+                out[k] = True
+                through = [int(n[1:]) for n in self.symbols(k) if n.startswith(GATHERED)]
+                stack += [*operands(self.steps[k]), *through]
+        return tuple(out)
+
+    def fetch(self, step: int) -> Fetch:
+        """A step that is known to read memory."""
+        found = self.steps[step]
+        assert isinstance(found, Fetch)
+        return found
+
+    @cached_property
+    def gathered(self) -> frozenset[int]:
+        """Steps whose value some index expression uses."""
+        names = (n for k in range(len(self.steps)) for n in self.symbols(k))
+        return frozenset(int(n[1:]) for n in names if n.startswith(GATHERED))
+
+    def expressions(self) -> list[HostExpr]:
+        """Every index expression but those inside addresses: iota values and mask conditions."""
+        found: list[HostExpr] = []
+        for s in self.steps:
+            if isinstance(s, Position):
+                found.append(s.expr)
+            elif isinstance(s, Select):
+                found.extend(s.condition.domain)
+            elif isinstance(s, Fetch):
+                found.extend(e for c in s.mask for e in c.domain)
+        return found
+
+    def map_indices(self, change: Callable[[HostExpr], HostExpr]) -> Program:
+        """The program with every index expression rewritten (renamed loop variables)."""
+        return replace(self, steps=tuple(_map_step(s, change) for s in self.steps))
+
+    def symbols(self, step: int) -> frozenset[str]:
+        """Loop variables and gathered values that a step's own index expressions mention."""
+        return frozenset(name for e in step_expressions(self.steps[step]) for name in e.symbols)
+
+    def dependent(self, variables: frozenset[str], results: bool = False) -> tuple[bool, ...]:
+        """For each step, whether its value changes with any of the loop variables (`results`: or with a reduction's)."""
+        out: list[bool] = []
+        for k, s in enumerate(self.steps):
+            names = self.symbols(k)
+            through = [int(n[1:]) for n in names if n.startswith(GATHERED)]
+            own = not names.isdisjoint(variables) or (results and isinstance(s, Result))
+            out.append(own or any(out[a] for a in (*operands(s), *through)))
+        return tuple(out)
+
+
+def operands(step: Step) -> tuple[int, ...]:
+    """The steps whose values a step takes (gathered indices apart)."""
+    if isinstance(step, Apply):
+        return step.args
+    return (step.yes, step.no) if isinstance(step, Select) else ()
+
+
+def step_expressions(s: Step) -> tuple[HostExpr, ...]:
+    """The index expressions of a step."""
+    if isinstance(s, Fetch):
+        return (*s.index, *(e for c in s.mask for e in c.domain))
+    if isinstance(s, Position):
+        return (s.expr,)
+    return s.condition.domain if isinstance(s, Select) else ()
+
+
+def _map_step(s: Step, change: Callable[[HostExpr], HostExpr]) -> Step:
+    if isinstance(s, Fetch):
+        return replace(s, index=tuple(map(change, s.index)), mask=tuple(_map_condition(c, change) for c in s.mask))
+    if isinstance(s, Position):
+        return replace(s, expr=change(s.expr))
+    if isinstance(s, Select):
+        return replace(s, condition=_map_condition(s.condition, change))
+    return s
+
+
+def _map_condition(c: Condition, change: Callable[[HostExpr], HostExpr]) -> Condition:
+    return replace(c, domain=tuple(map(change, c.domain)))
+
+
+class Tracer:
+    """Finds the steps for values of a group. `want` may be called for several values; `program` closes it."""
+
+    def __init__(self, graph: Graph, group: Group, ranges: Ranges) -> None:
+        self.graph, self.ranges = graph, ranges
+        self.inputs = frozenset(group.inputs)
+        self.finished = frozenset(group.reductions) | ({group.scan} if group.scan is not None else frozenset())
+        self.steps: list[Step] = []
+        self._numbers: dict[Step, int] = {}
+        self._memo: dict[Key, int] = {}
+        self._roots: list[int] = []
+
+    def want(self, node: int, index: Index, stored: bool = False) -> int:
+        """The step of a node at an index. stored: in its storage dtype (halves stay narrow)."""
+        root: Key = (node, self._normal(index, self.graph.by_id[node]), ())
+        step = self._evaluate(root)
+        target = self.graph.by_id[node].storage
+        if stored and self._dtype(step) != target:
+            step = self._narrow(step, target)
+        self._roots.append(step)
+        return step
+
+    def program(self) -> Program:
+        return Program(tuple(self.steps), tuple(self._roots))
+
+    def _narrow(self, step: int, target: DType) -> int:
+        """The value in its storage dtype; a `round` step already has it as its operand."""
+        s = self.steps[step]
+        if isinstance(s, Apply) and s.op == "cast" and self._dtype(s.args[0]) == target:
+            return s.args[0]
+        return self._add(Apply("cast", (step,), target))
+
+    def _evaluate(self, root: Key) -> int:
+        """Depth first with an explicit stack: a key is made once all it needs is made."""
+        stack = [root]
+        while stack:
+            key = stack[-1]
+            if key not in self._memo:
+                missing = [k for k in self._needs(key) if k not in self._memo]
+                if missing:
+                    stack.extend(reversed(missing))
+                    continue
+                self._memo[key] = self._make(key)
+            stack.pop()
+        return self._memo[root]
+
+    # -- what a value needs ------------------------------------------------------------------------
+    def _needs(self, key: Key) -> list[Key]:
+        node, index, mask = self.graph.by_id[key[0]], key[1], key[2]
+        if self._is_leaf(node):
+            return []
+        if isinstance(node.attrs, ViewAttrs):
+            positions: list[Key] = [(n.id, index, mask) for n in node.inputs[1:]]
+            if any(k not in self._memo for k in positions):
+                return positions
+            return [self._source(key)]
+        if isinstance(node.attrs, PieceAttrs):
+            return [k for _, k in self._pieces(key)]
+        return [(n.id, index, mask) for n in node.inputs]
+
+    def _is_leaf(self, node: Node) -> bool:
+        if node.id in self.inputs or node.id in self.finished:
+            return True
+        return isinstance(node.attrs, (ScalarAttrs, IotaAttrs, ItemAttrs))
+
+    def _source(self, key: Key) -> Key:
+        """What a view reads, its index operands being evaluated."""
+        node, index, mask = self.graph.by_id[key[0]], key[1], key[2]
+        assert isinstance(node.attrs, ViewAttrs)
+        found = {f"@{k}": gathered(self._memo[n.id, index, mask]) for k, n in enumerate(node.inputs[1:])}
+        source = node.inputs[0]
+        return source.id, self._normal(node.attrs.map.apply(index, found), source), mask
+
+    def _normal(self, index: Index, node: Node) -> Index:
+        """An index in simplest form, axes of size 1 at 0."""
+        return tuple(lit(0) if d == 1 else self.ranges.simplify(e) for e, d in zip(index, node.shape, strict=True))
+
+    def _pieces(self, key: Key) -> list[tuple[Condition | None, Key]]:
+        """The pieces that can be taken: (domain, or None for the last, value)."""
+        node, index, mask = self.graph.by_id[key[0]], key[1], key[2]
+        assert isinstance(node.attrs, PieceAttrs)
+        out: list[tuple[Condition | None, Key]] = []
+        for piece, source in zip(node.attrs.pieces, node.inputs, strict=True):
+            binding = {f"${k}": e for k, e in enumerate(index)}
+            domain = [self.ranges.simplify(e.substitute(binding)) for e in piece.domain]
+            domain = [e for e in domain if not self.ranges.nonnegative(e)]
+            at = self._normal(piece.map.apply(index), source)
+            if any(self.ranges.negative(e) for e in domain):
+                continue
+            condition = Condition(tuple(domain))
+            if not domain or condition in mask:
+                out.append((None, (source.id, at, mask)))
+                break
+            if Condition(condition.domain, False) in mask:
+                continue
+            out.append((condition, (source.id, at, self._and(mask, condition))))
+            mask = self._and(mask, Condition(condition.domain, False))
+        return out
+
+    def _and(self, mask: Mask, c: Condition) -> Mask:
+        """`mask and c` without the conditions that `c` implies (pieces of a concatenation stay short)."""
+        return (*(m for m in mask if not self._implies(c, m)), c)
+
+    def _implies(self, c: Condition, m: Condition) -> bool:
+        if c.holds != m.holds or len(c.domain) != 1 or len(m.domain) != 1:
+            return False
+        difference = m.domain[0] - c.domain[0]
+        return self.ranges.nonnegative(difference if c.holds else -difference)
+
+    # -- steps -------------------------------------------------------------------------------------
+    def _add(self, step: Step) -> int:
+        number = self._numbers.get(step)
+        if number is None:
+            number = self._numbers[step] = len(self.steps)
+            self.steps.append(step)
+        return number
+
+    def _dtype(self, step: int) -> DType:
+        return self.steps[step].dtype
+
+    def _make(self, key: Key) -> int:
+        node, index, mask = self.graph.by_id[key[0]], key[1], key[2]
+        attrs = node.attrs
+        if node.id in self.inputs:
+            loaded = self._add(Fetch(node.id, index, mask, node.storage))
+            return loaded if node.dtype == node.storage else self._add(Apply("cast", (loaded,), node.dtype))
+        if node.id in self.finished:
+            return self._add(Result(node.id, 0, node.dtype))
+        if isinstance(attrs, ItemAttrs):
+            return self._add(Result(node.inputs[0].id, attrs.k, node.dtype))
+        if isinstance(attrs, ScalarAttrs):
+            return self._add(Constant(attrs.expr, node.dtype))
+        if isinstance(attrs, IotaAttrs):
+            return self._add(Position(index[attrs.axis], node.dtype))
+        if isinstance(attrs, ViewAttrs):
+            return self._memo[self._source(key)]
+        if isinstance(attrs, PieceAttrs):
+            return self._select(key, node.dtype)
+        return self._operator(node, tuple(self._memo[n.id, index, mask] for n in node.inputs))
+
+    def _select(self, key: Key, dtype: DType) -> int:
+        pieces = self._pieces(key)
+        out = self._memo[pieces[-1][1]]
+        for condition, value in reversed(pieces[:-1]):
+            assert condition is not None
+            out = self._add(Select(condition, self._memo[value], out, dtype))
+        return out
+
+    def _operator(self, node: Node, args: tuple[int, ...]) -> int:
+        if isinstance(node.attrs, RoundAttrs):
+            narrow = self._add(Apply("cast", args, node.attrs.to))
+            return self._add(Apply("cast", (narrow,), node.dtype))
+        if isinstance(node.attrs, (ReduceAttrs, ScanAttrs)) or node.attrs is not None:
+            raise InternalError(f"{node!r} is neither an input of the group nor finished in it", "group-evaluation")
+        if node.op == "cast" and self._dtype(args[0]) == node.dtype:
+            return args[0]
+        return self._add(Apply(node.op, args, node.dtype))
+
+
+# -- emission --------------------------------------------------------------------------------------
+Loader = Callable[[int, IndexEmitter, "Operand | None"], "Operand"]  # (step, indices, mask) -> loaded element
+Results = Mapping[tuple[int, int], "Operand"]  # finished reductions by (node, result number)
+
+
+@dataclass(frozen=True)
+class Lane:
+    """Emits a program for one lane after another. `load` emits the load of a `Fetch` step."""
+
+    program: Program
+    builder: KernelBuilder
+    load: Loader
+
+    def run(
+        self,
+        indices: IndexEmitter,
+        results: Results,
+        known: Mapping[int, Operand] | None = None,
+        only: Sequence[bool] | None = None,
+    ) -> dict[int, Operand]:
+        """Emits the steps in order and gives the operand of each.
+
+        indices: loop variables bound for this lane (gathered values get bound in it). known: steps that have
+        their operand already (hoisted loads, values constant over the loop). only: emit just the steps marked true.
+        """
+        values: dict[int, Operand] = {}
+        for k, step in enumerate(self.program.steps):
+            if known is not None and k in known:
+                values[k] = known[k]
+            elif only is None or only[k]:
+                values[k] = self._emit(k, step, indices, results, values)
+            else:
+                continue
+            if k in self.program.gathered:
+                indices.bind(f"{GATHERED}{k}", values[k])
+        return values
+
+    def _emit(
+        self, number: int, step: Step, indices: IndexEmitter, results: Results, values: Mapping[int, Operand]
+    ) -> Operand:
+        b = self.builder
+        if isinstance(step, Apply):
+            return b.apply(step.op, [values[a] for a in step.args], step.dtype)
+        if isinstance(step, Fetch):
+            return self.load(number, indices, mask_operand(b, indices, step.mask))
+        if isinstance(step, Constant):
+            return b.scalar(step.expr, step.dtype)
+        if isinstance(step, Position):
+            value = indices.value(step.expr)
+            return value if value.dtype == step.dtype else b.apply("cast", (value,), step.dtype)
+        if isinstance(step, Result):
+            return results[step.node, step.k]
+        holds = _condition_operand(b, indices, step.condition)
+        return b.apply("where", (holds, values[step.yes], values[step.no]), step.dtype)
+
+
+def mask_operand(builder: KernelBuilder, indices: IndexEmitter, mask: Mask) -> Operand | None:
+    """The conjunction as a bool operand; None where it is empty."""
+    if not mask:
+        return None
+    out: Operand = builder.literal(True, BOOL)
+    for c in mask:
+        out = builder.apply("logical_and", (out, _condition_operand(builder, indices, c)), BOOL)
+    return out
+
+
+def _condition_operand(builder: KernelBuilder, indices: IndexEmitter, c: Condition) -> Operand:
+    holds = indices.condition(c.domain)
+    return holds if c.holds else builder.apply("logical_not", (holds,), BOOL)

@@ -1,0 +1,1 @@
+"""LLVM: kernels of the kernel language as native code for CPUs."""

@@ -1,0 +1,319 @@
+"""The LLVM emitter: a CPU kernel of the kernel language as an IR module.
+
+In: a kernel whose operators are primitive for the `llvm` spellings (after `expand`). Out: a module with
+`void NAME(ptr buffers, ptr scalars, i64 begin, i64 end)`: `buffers` points at the buffers' addresses, `scalars` at one
+8-byte slot a scalar (its bits in the low end), and [begin, end) is the share of the parallel loop to run.
+The work is in a second function whose buffers are `noalias` parameters, which is how LLVM learns that they do not overlap.
+
+No fast-math flag is ever set and nothing here reorders arithmetic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from llvmlite import ir
+
+from fuser.codegen.llvm import irtypes as types
+from fuser.codegen.llvm import spell
+from fuser.codegen.llvm.access import Access, Array
+from fuser.codegen.llvm.convert import Converter
+from fuser.codegen.llvm.host import Host
+from fuser.codegen.llvm.lanewidth import lane_width, literal_trip
+from fuser.codegen.llvm.vector import Lanes, Linear, Uniform, Value, Varying
+from fuser.codegen.loops import (
+    SIMT_ONLY,
+    Alloc,
+    Assign,
+    For,
+    If,
+    Kernel,
+    Let,
+    Lit,
+    Load,
+    LoadVec,
+    Mutable,
+    Operand,
+    Statement,
+    Store,
+    StoreVec,
+    Var,
+)
+from fuser.dtypes import BOOL, I64, U64
+from fuser.errors import InternalError
+from fuser.optable import table
+from fuser.optable.base import Convert, pick
+
+UNROLLED = 16  # vector rounds of a loop with a known trip count that are written out
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Where a mutable variable lives; LLVM promotes it to a register."""
+
+    pointer: Any
+    kind: Any
+
+
+def emit(kernel: Kernel, host: Host) -> Any:
+    """The kernel as an llvmlite module. InternalError for SIMT statements and operators without a spelling."""
+    if kernel.target != "cpu":
+        raise InternalError(f"`{kernel.name}` is a kernel for {kernel.target}", "kernel-target")
+    module = ir.Module(name=kernel.name)
+    module.triple, module.data_layout = host.triple, host.data_layout
+    work = _declare_work(module, kernel)
+    _write_entry(module, kernel, work)
+    _Emitter(work, kernel, host).run()
+    return module
+
+
+def _declare_work(module: Any, kernel: Kernel) -> Any:
+    scalars = [types.memory(s.dtype) for s in kernel.scalars]
+    arguments = [types.POINTER] * len(kernel.buffers) + scalars + [types.I64, types.I64]
+    work = ir.Function(module, ir.FunctionType(ir.VoidType(), arguments), f"{kernel.name}.work")
+    work.linkage = "internal"
+    work.attributes.add("noinline")
+    work.attributes.add("nounwind")
+    names = [*(b.name for b in kernel.buffers), *(s.name for s in kernel.scalars), "begin", "end"]
+    for argument, name in zip(work.args, names, strict=True):
+        argument.name = name
+    for argument in work.args[: len(kernel.buffers)]:
+        argument.add_attribute("noalias")
+    return work
+
+
+def _write_entry(module: Any, kernel: Kernel, work: Any) -> None:
+    """The function with the uniform ABI: unpack the two tables and call the work."""
+    kinds = [types.POINTER, types.POINTER, types.I64, types.I64]
+    entry = ir.Function(module, ir.FunctionType(ir.VoidType(), kinds), kernel.name)
+    b = ir.IRBuilder(entry.append_basic_block("entry"))
+    buffers, scalars, begin, end = entry.args
+    values = [_slot(b, buffers, k, types.POINTER) for k in range(len(kernel.buffers))]
+    values += [_slot(b, scalars, k, types.memory(s.dtype)) for k, s in enumerate(kernel.scalars)]
+    b.call(work, [*values, begin, end])
+    b.ret_void()
+
+
+def _slot(b: Any, pointer: Any, k: int, kind: Any) -> Any:
+    address = b.gep(pointer, [ir.Constant(types.I64, k)], source_etype=types.I64)
+    return b.load(address, align=8, typ=kind)
+
+
+class _Emitter:
+    """Writes one work function; `lanes.width` says whether a vector loop's body is being written."""
+
+    def __init__(self, work: Any, kernel: Kernel, host: Host) -> None:
+        self.kernel, self.host = kernel, host
+        self.entry = work.append_basic_block("entry")
+        self.b = ir.IRBuilder(work.append_basic_block("body"))
+        self.lanes = Lanes(self.b)
+        self.access = Access(self.b, self.lanes, self.entry)
+        self.converter = Converter(self.b, host.native_half)
+        count = len(kernel.buffers)
+        self.arrays = {p.name: Array(a, p.dtype) for p, a in zip(kernel.buffers, work.args[:count], strict=True)}
+        self.values: dict[str, Value | Slot] = {}
+        self.begin, self.end = work.args[-2:]
+        for p, argument in zip(kernel.scalars, work.args[count:-2], strict=True):
+            bit = self.b.icmp_unsigned("!=", argument, types.like(argument, 0)) if p.dtype == BOOL else argument
+            self.values[p.name] = Uniform(bit)
+
+    def run(self) -> None:
+        first = self.b.block
+        if sum(isinstance(s, For) and s.kind == "parallel" for s in self.kernel.body) > 1:
+            raise InternalError(f"`{self.kernel.name}` has several parallel loops", "kernel-parallel")
+        self.block(self.kernel.body)
+        self.b.ret_void()
+        ir.IRBuilder(self.entry).branch(first)
+
+    def block(self, statements: Sequence[Statement]) -> None:
+        for s in statements:
+            if isinstance(s, SIMT_ONLY):
+                raise InternalError(f"{type(s).__name__} is not for CPUs", "kernel-target")
+            write = getattr(self, f"_{type(s).__name__.lower()}")
+            write(s)
+
+    # -- values ------------------------------------------------------------------------------------
+    def value(self, x: Operand) -> Value:
+        if isinstance(x, Lit):
+            return Uniform(types.literal(x))
+        held = self.values[x.name]
+        return self.lanes.wrap(self.b.load(held.pointer, typ=held.kind)) if isinstance(held, Slot) else held
+
+    def optional(self, x: Operand | None) -> Value | None:
+        return None if x is None else self.value(x)
+
+    def _let(self, s: Let) -> None:
+        args = [self.value(a) for a in s.args]
+        if s.var.dtype in (I64, U64) and (index := self.lanes.linear(s.op, args)) is not None:
+            self.values[s.var.name] = index
+            return
+        scalar = all(isinstance(a, Uniform) for a in args)
+        raw = [a.ir if scalar and isinstance(a, Uniform) else self.lanes.vector(a) for a in args]
+        self.values[s.var.name] = self.lanes.wrap(self._operator(s, raw))
+
+    def _operator(self, s: Let, raw: list[Any]) -> Any:
+        source = s.args[0].dtype
+        spelling = pick(table().scalar(s.op).llvm, source, s.args[1].dtype if len(s.args) > 1 else None)
+        if spelling is None:
+            raise InternalError(f"`{s.op}` of {source} has no LLVM spelling", "kernel-operator")
+        if isinstance(spelling, Convert):
+            change = self.converter.bitcast if spelling.bits else self.converter.convert
+            return change(raw[0], source, s.var.dtype)
+        return spell.apply(self.b, spelling, raw, types.with_element(raw[0], types.scalar(s.var.dtype)))
+
+    def _mutable(self, s: Mutable) -> None:
+        kind = types.lanes(types.scalar(s.var.dtype), self.lanes.width)
+        slot = Slot(self._reserve(kind), kind)
+        self.b.store(self.lanes.vector(self.value(s.init)), slot.pointer)
+        self.values[s.var.name] = slot
+
+    def _assign(self, s: Assign) -> None:
+        slot = self.values[s.var.name]
+        if not isinstance(slot, Slot) or types.type_width(slot.kind) != self.lanes.width:
+            raise InternalError(f"`{s.var.name}` is assigned where it may not change", "kernel-race")
+        self.b.store(self.lanes.vector(self.value(s.value)), slot.pointer)
+
+    def _reserve(self, kind: Any, align: int | None = None) -> Any:
+        with self.b.goto_block(self.entry):
+            pointer = self.b.alloca(kind)
+            pointer.align, pointer.type = align, types.POINTER  # llvmlite types it; LLVM no longer does
+        return pointer
+
+    # -- memory ------------------------------------------------------------------------------------
+    def _alloc(self, s: Alloc) -> None:
+        if s.space != "register":
+            raise InternalError("CPU kernels have no shared memory", "kernel-target")
+        pointer = self._reserve(ir.ArrayType(types.memory(s.dtype), s.size), align=64)
+        self.arrays[s.name] = Array(pointer, s.dtype, s.size)
+
+    def _load(self, s: Load) -> None:
+        array = self.arrays[s.buffer]
+        self.values[s.var.name] = self.access.load(array, self.value(s.index), self.optional(s.mask))
+
+    def _store(self, s: Store) -> None:
+        array = self.arrays[s.buffer]
+        self.access.store(array, self.value(s.index), self.value(s.value), self.optional(s.mask))
+
+    def _loadvec(self, s: LoadVec) -> None:
+        index = self.value(s.index)
+        for k, var in enumerate(s.vars):
+            self.values[var.name] = self.access.load(self.arrays[s.buffer], self._plus(index, k), self.optional(s.mask))
+
+    def _storevec(self, s: StoreVec) -> None:
+        index = self.value(s.index)
+        for k, x in enumerate(s.values):
+            self.access.store(self.arrays[s.buffer], self._plus(index, k), self.value(x), self.optional(s.mask))
+
+    def _plus(self, index: Value, k: int) -> Value:
+        if not isinstance(index, Uniform):
+            raise InternalError("LoadVec and StoreVec do not occur in vector loops", "kernel-vector")
+        return Uniform(self.b.add(index.ir, types.like(index.ir, k)))
+
+    # -- control -----------------------------------------------------------------------------------
+    def _if(self, s: If) -> None:
+        condition = self.value(s.condition)
+        if not isinstance(condition, Uniform):
+            raise InternalError("a branch differs between the lanes of a vector loop", "kernel-vector")
+        if not s.orelse:
+            with self.b.if_then(condition.ir):
+                self.block(s.then)
+            return
+        with self.b.if_else(condition.ir) as (then, otherwise):
+            with then:
+                self.block(s.then)
+            with otherwise:
+                self.block(s.orelse)
+
+    def _for(self, s: For) -> None:
+        if s.kind == "parallel":
+            self._parallel(s)
+        elif s.kind == "unroll":
+            self._unroll(s)
+        elif s.kind == "vector" and self.lanes.width == 1:
+            self._vector(s)
+        else:
+            start, stop, step = (self._bound(x) for x in (s.start, s.stop, s.step))
+            with self._loop(s.var, start, stop, step) as i:
+                self.values[s.var.name] = Uniform(i)
+                self.block(s.body)
+
+    def _bound(self, x: Operand) -> Any:
+        bound = self.value(x)
+        if not isinstance(bound, Uniform):
+            raise InternalError("a loop bound differs between the lanes of a vector loop", "kernel-vector")
+        return bound.ir
+
+    def _parallel(self, s: For) -> None:
+        if not (isinstance(s.start, Lit) and s.start.value == 0 and isinstance(s.step, Lit) and s.step.value == 1):
+            raise InternalError("a parallel loop counts from 0 by 1", "kernel-parallel")
+        with self._loop(s.var, self.begin, self.end, ir.Constant(types.I64, 1)) as i:
+            narrow = types.scalar(s.var.dtype)
+            self.values[s.var.name] = Uniform(i if narrow == types.I64 else self.b.trunc(i, narrow))
+            self.block(s.body)
+
+    def _unroll(self, s: For) -> None:
+        if literal_trip(s) is None:
+            raise InternalError("an unrolled loop needs literal bounds", "kernel-unroll")
+        for k in range(*(int(x.value) for x in (s.start, s.stop, s.step) if isinstance(x, Lit))):
+            self.values[s.var.name] = Uniform(ir.Constant(types.scalar(s.var.dtype), k))
+            self.block(s.body)
+
+    @contextmanager
+    def _loop(self, var: Var, start: Any, stop: Any, step: Any) -> Iterator[Any]:
+        """A counting loop around what the caller writes; gives the counter, which stays readable after it."""
+        before = self.b.block
+        head, body, after = (self.b.append_basic_block(f"{var.name}.{part}") for part in ("head", "body", "after"))
+        self.b.branch(head)
+        self.b.position_at_end(head)
+        i = self.b.phi(start.type, var.name)
+        self.b.cbranch(self.b.icmp_signed("<", i, stop), body, after)
+        self.b.position_at_end(body)
+        yield i
+        next_ = self.b.add(i, step, flags=("nsw",))
+        i.add_incoming(start, before)
+        i.add_incoming(next_, self.b.block)
+        self.b.branch(head)
+        self.b.position_at_end(after)
+
+    # -- vector loops ------------------------------------------------------------------------------
+    def _vector(self, s: For) -> None:
+        """Whole vectors first, then what is left one by one: the same body, written at two widths."""
+        width = lane_width(s, self.host.vector_bytes)
+        trip = literal_trip(s)
+        if trip is not None and trip <= UNROLLED * width:
+            return self._vector_unrolled(s, width)
+        start, stop = self._bound(s.start), self._bound(s.stop)
+        step = int(s.step.value) if isinstance(s.step, Lit) else None
+        if width > 1 and step is not None:
+            last = self.b.sub(stop, types.like(stop, (width - 1) * step))
+            with self._loop(s.var, start, last, types.like(stop, width * step)) as i:
+                self._in_lanes(s, width, i, step)
+            start = i
+        with self._loop(s.var, start, stop, self._bound(s.step)) as i:
+            self.values[s.var.name] = Uniform(i)
+            self.block(s.body)
+
+    def _vector_unrolled(self, s: For, width: int) -> None:
+        start, stop, step = (int(x.value) for x in (s.start, s.stop, s.step) if isinstance(x, Lit))
+        element = types.scalar(s.var.dtype)
+        while start < stop:
+            while start + (width - 1) * step >= stop:
+                width //= 2
+            self._in_lanes(s, width, ir.Constant(element, start), step)
+            start += width * step
+
+    def _in_lanes(self, s: For, width: int, base: Any, step: int) -> None:
+        """The body for `width` iterations from `base` on."""
+        self.lanes.width = width
+        if width == 1:
+            self.values[s.var.name] = Uniform(base)
+        elif s.var.dtype in (I64, U64):
+            self.values[s.var.name] = Linear(base, step)
+        else:
+            offsets = types.index_vector([k * step for k in range(width)], base.type)
+            self.values[s.var.name] = Varying(self.b.add(self.lanes.splat(base), offsets))
+        self.block(s.body)
+        self.lanes.width = 1

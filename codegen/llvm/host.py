@@ -1,0 +1,61 @@
+"""The machine that kernels are compiled for: this one.
+
+In: what LLVM says about the host. Out: `Host` (triple, vector bytes, features) and target machines. Its own file
+because the emitter needs a few facts and nothing of LLVM's binding.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+# 512-bit registers exist here, but using them lowers the clock; LLVM's own tuning prefers 256 bits as well.
+_NARROW_AVX512 = frozenset({"skylake-avx512", "cascadelake", "cooperlake", "cannonlake", "icelake-client", "icelake-server"})
+
+
+@dataclass(frozen=True)
+class Host:
+    """vector_bytes: a vector register. native_half: conversions between f16 and f32 are instructions."""
+
+    triple: str
+    data_layout: str
+    cpu: str
+    features: str
+    vector_bytes: int
+    native_half: bool
+
+
+@cache
+def host() -> Host:
+    """The machine this process runs on."""
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    triple, cpu = llvm.get_process_triple(), llvm.get_host_cpu_name()
+    features = llvm.get_host_cpu_features()
+    x86 = triple.startswith(("x86_64", "i686", "amd64"))
+    native_half = bool(features.get("f16c")) if x86 else triple.startswith(("aarch64", "arm64"))
+    vector = _x86_bytes(cpu, features) if x86 else 16
+    flat = features.flatten()
+    machine = _target_machine(triple, cpu, flat)
+    return Host(triple, str(machine.target_data), cpu, flat, vector, native_half)
+
+
+def _x86_bytes(cpu: str, features: Any) -> int:
+    if features.get("avx512vl") and features.get("avx512bw") and features.get("avx512dq"):
+        return 32 if cpu in _NARROW_AVX512 else 64
+    return 32 if features.get("avx2") else 16
+
+
+def target_machine(host: Host) -> Any:
+    """A fresh LLVM target machine (a JIT takes ownership of the one it is given)."""
+    return _target_machine(host.triple, host.cpu, host.features)
+
+
+def _target_machine(triple: str, cpu: str, features: str) -> Any:
+    import llvmlite.binding as llvm
+
+    target = llvm.Target.from_triple(triple)
+    return target.create_target_machine(cpu=cpu, features=features, opt=2, reloc="pic", codemodel="jitdefault", jit=True)

@@ -1,0 +1,284 @@
+"""The kernel language: what schedules write and printers, emitters and the SIMT interpreter read.
+
+In: `KernelBuilder` calls of schedules. Out: `Kernel`, flat typed statements. Values are scalars: a vector
+exists only as the tuple of a LoadVec/StoreVec. A `Let` binds one operator of the table to variables and literals, so there
+is no expression nesting and a 5,000-operator chain is 5,000 statements.
+
+Core: Let, Mutable, Assign, Load, Store, LoadVec, StoreVec, For, If, Alloc. SIMT extension (CUDA): Special, Barrier,
+Shuffle, Collective, Ticket, Fence. CPU extension: For("parallel") and For("vector"). Meaning is what `codegen/simt.py` does.
+
+Integer division: `trunc_div` and `trunc_rem` on index types are C's, and only ever see non-negative operands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, Union
+
+from fuser.dtypes import DType
+from fuser.hostexpr import Dim, HostExpr
+
+
+@dataclass(frozen=True)
+class Var:
+    """A scalar variable; its name is unique in the kernel."""
+
+    name: str
+    dtype: DType
+
+
+@dataclass(frozen=True)
+class Lit:
+    """A literal of a dtype. Floats may be inf, nan or -0.0; half dtypes have no literals."""
+
+    value: float | int | bool
+    dtype: DType
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Lit) and self.dtype == other.dtype and repr(self.value) == repr(other.value)
+
+    def __hash__(self) -> int:
+        return hash((repr(self.value), self.dtype))
+
+
+Operand = Union[Var, Lit]
+Scope = Literal["row", "block"]
+LoopKind = Literal["serial", "unroll", "parallel", "vector"]
+SpecialName = Literal["thread", "block", "block_y"]  # thread in block (1-D), block in grid x / y
+
+
+@dataclass(frozen=True)
+class Let:
+    """`var = op(args)`; `op` is a scalar operator row that is primitive on the kernel's target (after `expand`)."""
+
+    var: Var
+    op: str
+    args: tuple[Operand, ...]
+
+
+@dataclass(frozen=True)
+class Mutable:
+    """Declares a variable that `Assign` may change; visible to the end of the enclosing block."""
+
+    var: Var
+    init: Operand
+
+
+@dataclass(frozen=True)
+class Assign:
+    var: Var
+    value: Operand
+
+
+@dataclass(frozen=True)
+class Load:
+    """`var = buffer[index]`, in elements; where `mask` is false nothing is read and var is 0."""
+
+    var: Var
+    buffer: str
+    index: Operand
+    mask: Operand | None = None
+
+
+@dataclass(frozen=True)
+class Store:
+    """`buffer[index] = value` where `mask` holds."""
+
+    buffer: str
+    index: Operand
+    value: Operand
+    mask: Operand | None = None
+
+
+@dataclass(frozen=True)
+class LoadVec:
+    """`vars = buffer[index : index + width]`; the address is a multiple of the whole vector's bytes.
+
+    Where `mask` is false nothing is read and all vars are 0.
+    """
+
+    vars: tuple[Var, ...]
+    buffer: str
+    index: Operand
+    mask: Operand | None = None
+
+
+@dataclass(frozen=True)
+class StoreVec:
+    buffer: str
+    index: Operand
+    values: tuple[Operand, ...]
+    mask: Operand | None = None
+
+
+@dataclass(frozen=True)
+class For:
+    """`for var in range(start, stop, step)`.
+
+    serial: as written. unroll: bounds are literals, the body is repeated. parallel (CPU): iterations are
+    independent and split over threads; outermost only. vector (CPU): iterations are independent but for
+    register arrays indexed by `var` itself; an emitter may run several at once. step > 0.
+    """
+
+    var: Var
+    start: Operand
+    stop: Operand
+    step: Operand
+    body: tuple[Statement, ...]
+    kind: LoopKind = "serial"
+
+
+@dataclass(frozen=True)
+class If:
+    """Conditional; `uniform` promises that all threads of the block agree (a barrier inside is then legal)."""
+
+    condition: Operand
+    then: tuple[Statement, ...]
+    orelse: tuple[Statement, ...] = ()
+    uniform: bool = False
+
+
+@dataclass(frozen=True)
+class Alloc:
+    """An array of `size` elements: `register` (private to a thread; indices must be literals after unrolling on CUDA),
+    or `shared` (one a block). Contents are undefined until written. Named like a buffer in Load and Store."""
+
+    name: str
+    dtype: DType
+    size: int
+    space: Literal["register", "shared"]
+
+
+@dataclass(frozen=True)
+class Special:
+    """`var = thread index / block index` (i32)."""
+
+    var: Var
+    name: SpecialName
+
+
+@dataclass(frozen=True)
+class Barrier:
+    """All threads of the block meet; earlier shared and global writes become visible within the block."""
+
+
+@dataclass(frozen=True)
+class Fence:
+    """Earlier global writes of this thread become visible to the device before its later ones."""
+
+
+@dataclass(frozen=True)
+class Shuffle:
+    """`var = value` of lane `lane ^ xor` within the warp; all 32 lanes of a warp take part."""
+
+    var: Var
+    value: Operand
+    xor: int
+
+
+@dataclass(frozen=True)
+class Collective:
+    """Combine `state` (mutable variables, one tuple a thread) over a team of threads; every thread gets the result.
+
+    Teams are `width` consecutive threads (a power of two; the block size is a multiple). `reduction` names the
+    row whose `combine` is used; `operand` is the dtype of its elements. Order: pairwise from the low bits of the thread
+    number up, exactly as `fuser.order` fixes it (lane l takes lane l+1, then l+2, ...). All threads of the block take part.
+    With `stride` s, team members are s threads apart (thread = member * s + position): column reductions.
+    """
+
+    reduction: str
+    operand: DType
+    state: tuple[Var, ...]
+    width: int
+    stride: int = 1
+
+
+@dataclass(frozen=True)
+class Ticket:
+    """`var = old value` of an atomic counter that wraps to 0 after `limit` (i32): counter[index] = old == limit ? 0 : old + 1.
+
+    Taken by every thread that executes it; schedules guard it to one thread.
+    """
+
+    var: Var
+    buffer: str
+    index: Operand
+    limit: Operand
+
+
+Statement = Union[
+    Let, Mutable, Assign, Load, Store, LoadVec, StoreVec, For, If, Alloc, Special, Barrier, Fence, Shuffle, Collective, Ticket
+]
+SIMT_ONLY = (Special, Barrier, Fence, Shuffle, Collective, Ticket)
+
+BufferRole = Literal["in", "out", "inout", "workspace", "counter"]
+
+
+@dataclass(frozen=True)
+class BufferParam:
+    """A global array. node: the graph node it holds (None for workspace). size: elements the kernel may touch.
+
+    A `counter` buffer is i32 zeros at every launch and left zero. A `workspace` is uninitialised.
+    """
+
+    name: str
+    dtype: DType
+    role: BufferRole
+    node: int | None
+    size: Dim
+
+
+@dataclass(frozen=True)
+class ScalarParam:
+    """A scalar argument: the host evaluates `expr` and converts it to `dtype`."""
+
+    name: str
+    dtype: DType
+    expr: HostExpr
+
+    @property
+    def var(self) -> Var:
+        return Var(self.name, self.dtype)
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Grid (host expressions) and block; `min_blocks` is the occupancy that `__launch_bounds__` promises. CPU kernels
+    use `grid[0]` as the trip count of their parallel loop and `grain` as the least number of iterations a task."""
+
+    grid: tuple[Dim, Dim]
+    block: int
+    min_blocks: int = 1
+    grain: int = 1
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One kernel: parameters in ABI order (buffers, then scalars), body, launch formula."""
+
+    name: str
+    target: Literal["cuda", "cpu"]
+    buffers: tuple[BufferParam, ...]
+    scalars: tuple[ScalarParam, ...]
+    body: tuple[Statement, ...]
+    launch: Launch
+
+
+def children(s: Statement) -> tuple[tuple[Statement, ...], ...]:
+    """The blocks inside a statement."""
+    if isinstance(s, For):
+        return (s.body,)
+    if isinstance(s, If):
+        return (s.then, s.orelse)
+    return ()
+
+
+def walk(body: tuple[Statement, ...]) -> Iterator[Statement]:
+    """Every statement, outer before inner, in program order; iterative."""
+    stack = list(reversed(body))
+    while stack:
+        s = stack.pop()
+        yield s
+        for block in reversed(children(s)):
+            stack.extend(reversed(block))

@@ -1,0 +1,165 @@
+"""A tile of columns on the CPU: a stage's reductions and stores down the reduced axes, many columns side by side.
+
+In: a stage, the loop variables of the tile, results of earlier stages (arrays of the tile's columns). Out: statements.
+Vectors run across columns, which are contiguous; down the columns elements are added in order within a share, and
+shares combine pairwise (`fuser.order`, kind "outer"). Several rows are taken in one go so that an accumulator is
+loaded and stored once for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fuser.codegen.evaluate import Program, Result
+from fuser.codegen.indices import IndexEmitter
+from fuser.codegen.loops import Operand
+from fuser.codegen.schedule.body import Body, StageBody, StoreSite
+from fuser.codegen.schedule.cpu_state import Each, Folds, Stack, columns, levels_of, rows_of
+from fuser.codegen.schedule.cpu_sweep import Sweep, Walk
+from fuser.codegen.schedule.frame import Frame
+from fuser.graph import Graph
+from fuser.hostexpr import HostExpr, lit
+from fuser.order import Order
+
+ROWS_AT_ONCE = 4
+ResultArrays = dict[tuple[int, int], str]  # finished reductions: (node, result) -> array of the tile's columns
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Writes stages of tiles of at most `tile` columns, `first` to `first + count`."""
+
+    graph: Graph
+    frame: Frame
+    body: Body
+    order: Order
+    tile: int
+    first: Operand
+    count: Operand
+
+    @property
+    def walk(self) -> Walk:
+        return Walk(self.frame)
+
+    @property
+    def each(self) -> Each:
+        return columns(self.walk, self.count)
+
+    def at_column(self, indices: IndexEmitter, j: Operand) -> IndexEmitter:
+        return indices.bound(**{self.body.parallel[-1].name: self.walk.op("add", self.first, j)})
+
+    def results_at(self, program: Program, arrays: ResultArrays, j: Operand) -> dict[tuple[int, int], Operand]:
+        """The results that a program reads, for column `j`."""
+        keys = {(s.node, s.k) for s in program.steps if isinstance(s, Result)}
+        return {key: self.frame.builder.load(arrays[key], j) for key in sorted(keys)}
+
+    # -- stages ------------------------------------------------------------------------------------
+    def stage(self, stage: StageBody, outer: IndexEmitter, results: ResultArrays) -> ResultArrays:
+        """The whole stage for the tile; gives all results known after it."""
+        found = dict(results)
+        if stage.reduces:
+            total = self.shares(stage, outer, results, lit(0), self.order.segments)
+            found.update(self.finish(total))
+        elif stage.stores:
+            self.store_down(stage, outer, results, lit(0), self.body.length)
+        self.row_stores(stage.row, stage.row_stores, outer, found)
+        return found
+
+    def finish(self, total: Folds) -> ResultArrays:
+        """Result arrays from total states."""
+        arrays: ResultArrays = {}
+        for fold in total.folds:
+            for k, dtype in enumerate(fold.row.results(fold.site.operand)):
+                arrays[fold.site.node, k] = self.frame.builder.alloc("result", dtype, self.tile, "register")
+
+        def write(j: Operand) -> None:
+            for key, value in total.finish(j, self.body.length).items():
+                self.frame.builder.store(arrays[key], j, value)
+
+        self.each(write)
+        return arrays
+
+    def row_stores(self, program: Program, sites: tuple[StoreSite, ...], outer: IndexEmitter, results: ResultArrays) -> None:
+        if not sites:
+            return
+        sweep = Sweep(self.frame, program)
+
+        def write(j: Operand) -> None:
+            at = self.at_column(outer, j)
+            sweep.store(sites, at, sweep.element(at, self.results_at(program, results, j)))
+
+        self.each(write)
+
+    def store_down(
+        self, stage: StageBody, outer: IndexEmitter, results: ResultArrays, low: Operand | HostExpr, high: Operand | HostExpr
+    ) -> None:
+        """The values of a stage that reduces nothing, for rows `low` to `high`."""
+        self._down(low, high, 1, lambda rows: self._store_rows(stage, outer, results, rows))
+
+    def _store_rows(self, stage: StageBody, outer: IndexEmitter, results: ResultArrays, rows: list[Operand]) -> None:
+        sweep = Sweep(self.frame, stage.loop)
+        places = [self.walk.place(outer, self.body.reduced, r) for r in rows]
+
+        def write(j: Operand) -> None:
+            known = self.results_at(stage.loop, results, j)
+            for place in places:
+                at = self.at_column(place, j)
+                sweep.store(stage.stores, at, sweep.element(at, known))
+
+        self.each(write)
+
+    # -- shares ------------------------------------------------------------------------------------
+    def shares(
+        self, stage: StageBody, outer: IndexEmitter, results: ResultArrays, first: Operand | HostExpr, count: int
+    ) -> Folds:
+        """State arrays of the tile with the combined shares `first` to `first + count` (a power of two)."""
+        walk, order = self.walk, self.order
+        total = Folds(walk, rows_of(self.graph, stage.reduces), stage.reduces, self.tile, "total")
+        if order.segments == 1:
+            self._share(total, stage, outer, results, walk.operand(0), walk.operand(self.body.length))
+            return total
+        stack = Stack(walk, total, levels_of(count), self.each)
+        share = walk.operand(lit(1) * order.share(self.body.length))
+        with walk.loop("share", 0, count) as s:
+            low = walk.least(walk.op("multiply", walk.op("add", walk.operand(first), s), share), self.body.length)
+            self._share(total, stage, outer, results, low, walk.least(walk.op("add", low, share), self.body.length))
+            if count > 1:
+                stack.push(walk.op("add", s, 1))
+        return total
+
+    def _share(
+        self, total: Folds, stage: StageBody, outer: IndexEmitter, results: ResultArrays, low: Operand, high: Operand
+    ) -> None:
+        self.each(total.clear)
+
+        def rows(positions: list[Operand]) -> None:
+            places = [self.walk.place(outer, self.body.reduced, r) for r in positions]
+            sweep = Sweep(self.frame, stage.loop)
+
+            def write(j: Operand) -> None:
+                known = self.results_at(stage.loop, results, j)
+                for place, i in zip(places, positions, strict=True):
+                    at = self.at_column(place, j)
+                    values = sweep.element(at, known)
+                    total.absorb(j, values, i, None)
+                    sweep.store(stage.stores, at, values)
+
+            self.each(write)
+
+        self._down(low, high, ROWS_AT_ONCE, rows)
+
+    def _down(
+        self, low: Operand | HostExpr, high: Operand | HostExpr, at_once: int, rows: Callable[[list[Operand]], None]
+    ) -> None:
+        """Rows in order, `at_once` in a go while there are as many."""
+        walk = self.walk
+        start, stop = walk.operand(low), walk.operand(high)
+        if at_once > 1:
+            whole = walk.op("multiply", walk.op("trunc_div", walk.op("subtract", stop, start), at_once), at_once)
+            middle = walk.op("add", start, whole)
+            with walk.loop("row", start, middle, at_once) as r:
+                rows([walk.op("add", r, k) for k in range(at_once)])
+            start = middle
+        with walk.loop("row", start, stop) as r:
+            rows([r])

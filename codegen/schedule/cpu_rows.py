@@ -1,0 +1,168 @@
+"""One row on the CPU: a stage's reductions and stores along the reduced axes of one parallel point.
+
+In: a stage, the loop variables of the row, results of earlier stages. Out: statements. The reduced index
+runs in shares of rounds of lanes (see `fuser.order`): full rounds are vector loops over all lanes, the last round of
+a share is masked. Where the reduced axes are not walked as one, rounds stop at the ends of the innermost
+axis ("runs"), so that every vector is contiguous; an element's lane does not depend on that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fuser.codegen.indices import IndexEmitter
+from fuser.codegen.loops import Operand
+from fuser.codegen.schedule.body import Body, StageBody
+from fuser.codegen.schedule.cpu_state import Folds, Stack, levels_of, once, rows_of
+from fuser.codegen.schedule.cpu_sweep import Results, Sweep, Walk
+from fuser.codegen.schedule.frame import Frame
+from fuser.graph import Graph
+from fuser.hostexpr import HostExpr, lit
+from fuser.order import Order
+
+Visit = Callable[[IndexEmitter, Operand, Operand, "Operand | None"], None]  # (indices, i, lane, guard)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Writes stages of single rows. `orders` gives the reduction order for an operand's bytes."""
+
+    graph: Graph
+    frame: Frame
+    body: Body
+    orders: Callable[[int], Order]
+
+    @property
+    def walk(self) -> Walk:
+        return Walk(self.frame)
+
+    @property
+    def inner(self) -> HostExpr:
+        """Extent of the innermost reduced axis: the length of a run."""
+        return self.body.reduced[-1].extent if self.body.reduced else lit(1)
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        return tuple(a.name for a in self.body.reduced)
+
+    # -- stages ------------------------------------------------------------------------------------
+    def stage(self, stage: StageBody, row: IndexEmitter, results: Results) -> dict[tuple[int, int], Operand]:
+        """The whole stage at one row; gives all results known after it."""
+        found = dict(results)
+        if stage.reduces:
+            order = self.order_of(stage)
+            totals = self.shares(stage, row, results, lit(0), order.segments)
+            found.update(totals.finish(self.walk.operand(0), self.body.length))
+        elif stage.stores:
+            self.elements(stage, row, results)
+        self.row_stores(stage, row, found)
+        return found
+
+    def order_of(self, stage: StageBody) -> Order:
+        return self.orders(max(r.operand.bytes for r in stage.reduces))
+
+    def row_stores(self, stage: StageBody, row: IndexEmitter, results: Results) -> None:
+        if stage.row_stores:
+            sweep = Sweep(self.frame, stage.row)
+            sweep.store(stage.row_stores, row, sweep.element(row, results))
+
+    def elements(self, stage: StageBody, row: IndexEmitter, results: Results) -> None:
+        """Stores along the row, in no particular order: vector loops over runs."""
+        sweep = Sweep(self.frame, stage.loop)
+        sweep.hoist(row, results, self.variables)
+        outer, walk = self.body.reduced[:-1], self.walk
+        if not self.body.reduced:
+            sweep.store(stage.stores, row, sweep.element(row, results))
+            return
+        runs = lit(1)
+        for a in outer:
+            runs = runs * a.extent
+
+        def run(at: IndexEmitter) -> None:
+            with walk.loop("i", 0, walk.operand(self.inner), kind="vector") as i:
+                place = at.bound(**{self.variables[-1]: i})
+                sweep.store(stage.stores, place, sweep.element(place, results))
+
+        if not outer:
+            run(row)
+            return
+        with walk.loop("run", 0, walk.operand(runs)) as q:
+            run(walk.place(row, outer, q))
+
+    # -- shares ------------------------------------------------------------------------------------
+    def shares(self, stage: StageBody, row: IndexEmitter, results: Results, first: Operand | HostExpr, count: int) -> Folds:
+        """State arrays of one place with the combined shares `first` to `first + count` (a power of two)."""
+        order, walk = self.order_of(stage), self.walk
+        lanes = Folds(walk, rows_of(self.graph, stage.reduces), stage.reduces, order.lanes)
+        sweep = Sweep(self.frame, stage.loop)
+        sweep.hoist(row, results, self.variables)
+        if order.segments == 1:
+            return self._share(lanes, sweep, stage, row, results, walk.operand(0), walk.operand(self.body.length))
+        total = lanes.sized(1, "total")
+        stack = Stack(walk, total, levels_of(count), once(walk))
+        share = walk.operand(lit(1) * order.share(self.body.length))
+        with walk.loop("share", 0, count) as s:
+            low = walk.least(walk.op("multiply", walk.op("add", walk.operand(first), s), share), self.body.length)
+            high = walk.least(walk.op("add", low, share), self.body.length)
+            done = self._share(lanes, sweep, stage, row, results, low, high)
+            total.copy(walk.operand(0), done, walk.operand(0))
+            if count > 1:
+                stack.push(walk.op("add", s, 1))
+        return total
+
+    def _share(
+        self, lanes: Folds, sweep: Sweep, stage: StageBody, row: IndexEmitter, results: Results, low: Operand, high: Operand
+    ) -> Folds:
+        lanes.clear_all()
+
+        def visit(at: IndexEmitter, i: Operand, lane: Operand, guard: Operand | None) -> None:
+            sweep.guard = guard
+            values = sweep.element(at, results)
+            lanes.absorb(lane, values, i, guard)
+            sweep.store(stage.stores, at, values)
+            sweep.guard = None
+
+        if len(self.body.reduced) > 1:
+            self._runs(row, low, high, lanes.size, visit)
+        else:
+            self._rounds(row, low, high, lanes.size, visit)
+        return lanes.tree()
+
+    def _rounds(self, row: IndexEmitter, low: Operand, high: Operand, lanes: int, visit: Visit) -> None:
+        """Reduced axes walked as one: full rounds, then what is left of the share under a mask."""
+        walk, b = self.walk, self.frame.builder
+        full = walk.op("multiply", walk.op("trunc_div", walk.op("subtract", high, low), lanes), lanes)
+        end = walk.op("add", low, full)
+        with walk.loop("round", low, end, lanes) as start, walk.loop("l", 0, lanes, kind="vector") as lane:
+            i = walk.op("add", start, lane)
+            visit(self._at(row, i), i, lane, None)
+        with b.branch(walk.holds("less", end, high)), walk.loop("l", 0, lanes, kind="vector") as lane:
+            i = walk.op("add", end, lane)
+            visit(self._at(row, i), i, lane, walk.holds("less", i, high))
+
+    def _at(self, row: IndexEmitter, i: Operand) -> IndexEmitter:
+        return row.bound(**{self.variables[-1]: i}) if self.variables else row
+
+    def _runs(self, row: IndexEmitter, low: Operand, high: Operand, lanes: int, visit: Visit) -> None:
+        """Run by run: a round that a run covers is written without a mask, one at its edges with it."""
+        walk, b = self.walk, self.frame.builder
+        inner = walk.operand(self.inner)
+        first = walk.op("trunc_div", low, inner)
+        last = walk.op("trunc_div", walk.op("add", high, walk.op("subtract", inner, 1)), inner)
+        with walk.loop("run", first, last) as q:
+            at = walk.place(row, self.body.reduced[:-1], q)
+            base = walk.op("multiply", q, inner)
+            start = walk.op("max_num", low, base)
+            stop = walk.least(high, walk.op("add", base, inner))
+            lead = walk.op("trunc_rem", walk.op("subtract", start, low), lanes)
+            with walk.loop("round", walk.op("subtract", start, lead), stop, lanes) as begin:
+                end = walk.op("add", begin, lanes)
+                whole = walk.both(walk.holds("greater_equal", begin, start), walk.holds("less_equal", end, stop))
+                with b.branch(whole), walk.loop("l", 0, lanes, kind="vector") as lane:
+                    i = walk.op("add", begin, lane)
+                    visit(self._at(at, walk.op("subtract", i, base)), i, lane, None)
+                with b.otherwise(), walk.loop("l", 0, lanes, kind="vector") as lane:
+                    i = walk.op("add", begin, lane)
+                    inside = walk.both(walk.holds("greater_equal", i, start), walk.holds("less", i, stop))
+                    visit(self._at(at, walk.op("subtract", i, base)), i, lane, inside)

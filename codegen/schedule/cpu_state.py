@@ -1,0 +1,168 @@
+"""Accumulators of CPU reductions, and the fixed order in which they combine.
+
+In: the reductions of one pass. Out: statements over register arrays. A state component is one array: of lanes (rows), of
+columns (columns), or of one element. `fold` puts an element into a place; `tree` combines lanes pairwise from the low
+bits up; `Stack` combines shares pairwise as they are finished, like a binary counter, which gives exactly the tree that
+`fuser.order` fixes without keeping every share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from fuser.codegen.builder import KernelBuilder
+from fuser.codegen.loops import Operand
+from fuser.codegen.schedule.body import ReduceSite
+from fuser.codegen.schedule.cpu_sweep import Values, Walk
+from fuser.dtypes import DType
+from fuser.graph import Graph
+from fuser.hostexpr import HostExpr
+from fuser.optable import table
+from fuser.optable.base import Reduction, S
+
+Each = Callable[[Callable[[Operand], None]], None]  # runs what it is given for every place of an array
+
+
+@dataclass(frozen=True)
+class Fold:
+    """One reduction and the arrays of its state's components."""
+
+    row: Reduction
+    site: ReduceSite
+    arrays: tuple[str, ...]
+
+    @property
+    def dtypes(self) -> tuple[DType, ...]:
+        return self.row.state(self.site.operand)
+
+
+def rows_of(graph: Graph, sites: Sequence[ReduceSite]) -> list[Reduction]:
+    """The table rows of reduction nodes."""
+    return [table().reduction(graph.by_id[s.node].op) for s in sites]
+
+
+class Folds:
+    """The reductions of one pass with their state arrays of `size` places."""
+
+    def __init__(
+        self, walk: Walk, rows: Sequence[Reduction], sites: Sequence[ReduceSite], size: int, name: str = "acc"
+    ) -> None:
+        self.walk, self.rows, self.sites, self.size = walk, tuple(rows), tuple(sites), size
+        self.b: KernelBuilder = walk.frame.builder
+        self.folds = tuple(self._fold(r, s, name) for r, s in zip(rows, sites, strict=True))
+
+    def _fold(self, row: Reduction, site: ReduceSite, name: str) -> Fold:
+        arrays = tuple(self.b.alloc(name, t, self.size, "register") for t in row.state(site.operand))
+        return Fold(row, site, arrays)
+
+    def sized(self, size: int, name: str) -> Folds:
+        """The same reductions with other arrays."""
+        return Folds(self.walk, self.rows, self.sites, size, name)
+
+    # -- one place ---------------------------------------------------------------------------------
+    def load(self, fold: Fold, place: Operand) -> tuple[S, ...]:
+        return tuple(self.b.handle(self.b.load(a, place)) for a in fold.arrays)
+
+    def store(self, fold: Fold, place: Operand, state: Sequence[S]) -> None:
+        for array, value in zip(fold.arrays, state, strict=True):
+            self.b.store(array, place, value.value)
+
+    def clear(self, place: Operand) -> None:
+        """The identity at a place."""
+        for fold in self.folds:
+            numbers = fold.row.identity(fold.site.operand)
+            for array, number, dtype in zip(fold.arrays, numbers, fold.dtypes, strict=True):
+                self.b.store(array, place, self.b.literal(number, dtype))
+
+    def absorb(self, place: Operand, values: Values, i: Operand, guard: Operand | None) -> None:
+        """Combine the element at linear index `i` into a place, where `guard` holds."""
+        for fold in self.folds:
+            old = self.load(fold, place)
+            lifted = fold.row.lift(self.b.handle(values[fold.site.step]), self.b.handle(i))
+            new = fold.row.combine(old, lifted)
+            if guard is not None:
+                new = tuple(self.b.handle(guard).where(n, o) for n, o in zip(new, old, strict=True))
+            self.store(fold, place, new)
+
+    def merge(self, place: Operand, earlier: Folds, at: Operand) -> None:
+        """`place` becomes `earlier[at]` combined with it."""
+        for mine, other in zip(self.folds, earlier.folds, strict=True):
+            self.store(mine, place, mine.row.combine(earlier.load(other, at), self.load(mine, place)))
+
+    def copy(self, place: Operand, source: Folds, at: Operand) -> None:
+        """`place` takes the state at `source[at]`."""
+        for mine, other in zip(self.folds, source.folds, strict=True):
+            self.store(mine, place, source.load(other, at))
+
+    def finish(self, place: Operand, length: HostExpr) -> dict[tuple[int, int], Operand]:
+        """The results of every reduction from the state at a place; `length` elements were reduced."""
+        n = self.b.handle(self.walk.operand(length))
+        out: dict[tuple[int, int], Operand] = {}
+        for fold in self.folds:
+            for k, value in enumerate(fold.row.finish(self.load(fold, place), n)):
+                out[fold.site.node, k] = value.value
+        return out
+
+    # -- all lanes ---------------------------------------------------------------------------------
+    def clear_all(self) -> None:
+        with self.walk.loop("l", 0, self.size, kind="vector") as lane:
+            self.clear(lane)
+
+    def tree(self) -> Folds:
+        """The lanes combined pairwise, the low bits first: arrays of one place."""
+        current = self
+        while current.size > 1:
+            half = current.sized(current.size // 2, "pair")
+            with self.walk.loop("l", 0, half.size, kind="vector") as lane:
+                left = self.walk.op("multiply", lane, 2)
+                right = self.walk.op("add", left, 1)
+                for mine, theirs in zip(half.folds, current.folds, strict=True):
+                    both = mine.row.combine(current.load(theirs, left), current.load(theirs, right))
+                    half.store(mine, lane, both)
+            current = half
+        return current
+
+
+class Stack:
+    """Partial results of finished shares: level k holds the state of 2^k neighbouring shares.
+
+    `total`: state arrays with `places` places, that of the share just finished. each: runs a body for every place.
+    """
+
+    def __init__(self, walk: Walk, total: Folds, levels: int, each: Each) -> None:
+        self.walk, self.total, self.levels, self.each = walk, total, levels, each
+        self.kept = total.sized(max(levels, 1) * total.size, "kept")
+
+    def push(self, finished: Operand) -> None:
+        """Take in the share in `total`, the `finished`-th one (from 1); after 2^levels of them `total` is the whole."""
+        walk, b = self.walk, self.walk.frame.builder
+        with walk.loop("level", 0, self.levels) as level:
+            base = walk.op("multiply", level, self.total.size)
+            low = walk.op("subtract", walk.op("shl", 1, level), 1)
+            wide = walk.op("subtract", walk.op("shl", 2, level), 1)
+            pairs = walk.holds("equal", walk.op("bitwise_and", finished, wide), 0)
+            with b.branch(pairs):
+                self.each(lambda j: self.total.merge(j, self.kept, walk.op("add", base, j)))
+            with b.otherwise(), b.branch(walk.holds("equal", walk.op("bitwise_and", finished, low), 0)):
+                self.each(lambda j: self.kept.copy(walk.op("add", base, j), self.total, j))
+
+
+def once(walk: Walk) -> Each:
+    """The only place of one-element arrays."""
+    return lambda body: body(walk.operand(0))
+
+
+def columns(walk: Walk, stop: Operand) -> Each:
+    """Places 0 to `stop`, in vectors."""
+
+    def run(body: Callable[[Operand], None]) -> None:
+        with walk.loop("j", 0, stop, kind="vector") as j:
+            body(j)
+
+    return run
+
+
+def levels_of(shares: int) -> int:
+    """log2 of a number of shares, a power of two."""
+    return shares.bit_length() - 1

@@ -1,0 +1,114 @@
+"""One pass of a CPU kernel over elements: what the inner loops of all CPU schedules write for an element.
+
+In: a stage's program on a `Frame`, loop variables, a mask for partial rounds. Out: statements. Steps that do
+not change inside a loop are written before it. Its own file because rows, columns, shares of both, scans and
+pointwise loops differ only in how they walk, not in what they do at an element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from fuser.codegen.evaluate import Fetch, Lane, Loader, Program
+from fuser.codegen.indices import IndexEmitter, Ranges
+from fuser.codegen.loops import LoopKind, Operand, Var
+from fuser.codegen.schedule.axes import Axis, count, split
+from fuser.codegen.schedule.body import StoreSite
+from fuser.codegen.schedule.frame import Frame
+from fuser.dtypes import BOOL, I64
+from fuser.hostexpr import HostExpr, lit, sym
+
+Values = dict[int, Operand]
+Results = Mapping[tuple[int, int], Operand]
+
+
+@dataclass
+class Sweep:
+    """A program written at one element after another. `guard`: the mask of the round being written, if it has one."""
+
+    frame: Frame
+    program: Program
+    guard: Operand | None = None
+    known: Values = field(default_factory=dict)
+
+    def hoist(self, indices: IndexEmitter, results: Results, variables: Sequence[str]) -> None:
+        """Write every step that depends on none of the variables, here, before their loops."""
+        moving = self.program.dependent(frozenset(variables))
+        self.known = self._lane().run(indices, results, self.known, [not m for m in moving])
+
+    def element(self, indices: IndexEmitter, results: Results, only: Sequence[bool] | None = None) -> Values:
+        """The steps (those marked in `only`) at the element that `indices` binds."""
+        return self._lane().run(indices.bound(), results, self.known, only)
+
+    def store(self, sites: Sequence[StoreSite], indices: IndexEmitter, values: Values) -> None:
+        for site in sites:
+            self.frame.store(site, indices, values[site.step], self.guard)
+
+    def _lane(self) -> Lane:
+        return Lane(self.program, self.frame.builder, self._loader())
+
+    def _loader(self) -> Loader:
+        b = self.frame.builder
+
+        def load(step: int, indices: IndexEmitter, mask: Operand | None) -> Operand:
+            fetch = self.program.steps[step]
+            assert isinstance(fetch, Fetch)
+            if self.guard is not None:
+                mask = self.guard if mask is None else b.apply("logical_and", (self.guard, mask), BOOL)
+            return b.load(self.frame.buffer_of(fetch), indices.value(fetch.index[0]), mask)
+
+        return load
+
+
+@dataclass(frozen=True)
+class Walk:
+    """Loops and index arithmetic in i64 over a frame's builder."""
+
+    frame: Frame
+
+    @contextmanager
+    def loop(self, name: str, start: Operand | int, stop: Operand | int, step: int = 1, kind: LoopKind = "serial") -> Iterator[Var]:
+        first, last, by = (self.operand(x) for x in (start, stop, step))
+        with self.frame.builder.loop(name, first, last, by, kind) as i:
+            yield i
+
+    def operand(self, x: Operand | int | HostExpr) -> Operand:
+        """A number, or a value of the host's, as an i64 operand."""
+        if isinstance(x, (int, HostExpr)):
+            return self.frame.builder.scalar(x, I64)
+        return x
+
+    def op(self, name: str, *args: Operand | int | HostExpr) -> Operand:
+        return self.frame.builder.apply(name, [self.operand(a) for a in args], I64)
+
+    def holds(self, name: str, *args: Operand | int | HostExpr) -> Operand:
+        """A comparison."""
+        return self.frame.builder.apply(name, [self.operand(a) for a in args], BOOL)
+
+    def both(self, a: Operand, b: Operand) -> Operand:
+        return self.frame.builder.apply("logical_and", (a, b), BOOL)
+
+    def least(self, a: Operand | int | HostExpr, b: Operand | int | HostExpr) -> Operand:
+        """The smaller of two indices."""
+        return self.op("min_num", a, b)
+
+    def place(self, indices: IndexEmitter, axes: Sequence[Axis], position: Operand) -> IndexEmitter:
+        """`indices` with the axes bound to the row-major `position` over them."""
+        if not axes:
+            return indices
+        if len(axes) == 1:
+            return indices.bound(**{axes[0].name: position})
+        extents = {**indices.ranges.extents, _POSITION: count(axes)}
+        at = IndexEmitter(indices.builder, {_POSITION: position}, Ranges(extents), indices.dtype)
+        values = {a.name: at.value(e) for a, e in zip(axes, split(sym(_POSITION), axes), strict=True)}
+        return indices.bound(**values)
+
+
+_POSITION = "position"
+
+
+def ceil_div(n: HostExpr | int, by: int) -> HostExpr:
+    """Parts of `by` that cover `n`, on the host."""
+    return lit(1) * n // by if by == 1 else (lit(1) * n + (by - 1)) // by

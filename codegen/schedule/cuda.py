@@ -1,0 +1,199 @@
+"""CUDA schedules by formula: threads, vector, unroll and kind for a group, a size class and a device.
+
+In: a group's body (its axes and addresses), size-class buckets, device numbers. Out: a `CudaSchedule`. Nothing here
+changes a result: `order` comes from `fuser.order`, the rest only says which thread computes what.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+
+from fuser.codegen.evaluate import Program
+from fuser.codegen.loops import Kernel
+from fuser.codegen.schedule import lower_pointwise, lower_reduce, lower_scan, lower_split
+from fuser.codegen.schedule.alignment import Alignment, widest
+from fuser.codegen.schedule.axes import Axis
+from fuser.codegen.schedule.body import Body, Layouts, analyse, analyse_scan
+from fuser.codegen.schedule.frame import Frame
+from fuser.codegen.schedule.lengths import length_bucket
+from fuser.device import Device
+from fuser.dtypes import compute_dtype
+from fuser.errors import InternalError
+from fuser.graph import Graph, Node, ReduceAttrs
+from fuser.group import Group
+from fuser.hostexpr import HostExpr, lit
+from fuser.keys import SizeClass
+from fuser.order import Order, order
+from fuser.schedule import CudaKind, CudaSchedule
+from fuser.shapes import numel
+
+ONE = Order(1)
+BLOCK = 256  # threads of a block unless a row needs more
+LANE_STEPS = 2048  # steps times lanes that a kernel's main body may have: beyond, the compiler is the bottleneck
+
+
+@lru_cache(maxsize=32)
+def body_of(graph: Graph, group: Group, layouts: tuple[str, ...]) -> Body:
+    """`analyse`, remembered between choosing and lowering."""
+    analysed = analyse if group.scan is None else analyse_scan
+    return analysed(graph, group, layouts)  # type: ignore[arg-type]
+
+
+def choose(graph: Graph, group: Group, size_class: SizeClass, device: Device) -> CudaSchedule:
+    """The schedule of a group."""
+    chooser = _Chooser(graph, group, size_class, device)
+    kind = group.kind
+    if kind == "pointwise":
+        return chooser.pointwise()
+    if kind == "scan":
+        return chooser.scan()
+    if kind in ("rows", "columns", "full"):
+        return chooser.rows() if group.space.inner else chooser.columns()
+    raise InternalError(f"no CUDA schedule for a group of kind `{kind}`", "schedule-kind")
+
+
+def lower(graph: Graph, group: Group, schedule: CudaSchedule, layouts: Layouts) -> tuple[Kernel, ...]:
+    """The kernels of a group under a schedule."""
+    body = body_of(graph, group, tuple(layouts))
+    alignment = Alignment(schedule.aligned, frozenset(schedule.multiples))
+    frame = Frame(graph, group, layouts, schedule.index_bits, "cuda", alignment)
+    if schedule.kind == "pointwise":
+        return (lower_pointwise.lower(frame, body, schedule),)
+    if schedule.kind == "split":
+        return (lower_split.lower(frame, body, schedule, columns=not group.space.inner),)
+    if schedule.kind == "scan":
+        return (lower_scan.lower(frame, body, schedule),)
+    return (lower_reduce.lower(frame, body, schedule),)
+
+
+class _Chooser:
+    def __init__(self, graph: Graph, group: Group, size_class: SizeClass, device: Device) -> None:
+        self.graph, self.group, self.size_class, self.device = graph, group, size_class, device
+        self.body = body_of(graph, group, tuple(size_class.layouts))
+        self.alignment = Alignment(size_class.aligned, frozenset(size_class.multiples))
+        self.bits = size_class.index_bits
+
+    # -- kinds -------------------------------------------------------------------------------------
+    def pointwise(self) -> CudaSchedule:
+        axes = self.body.parallel
+        vector = self._vector(axes[-1]) if axes else 1
+        if len(axes) > 1:
+            vector = self._dividing(vector, axes[-1].extent)
+        total = self._representative(self.body.rows)
+        vector = self._fewer(vector, total)
+        unroll = self._unroll(vector, total)
+        return self._schedule("pointwise", BLOCK, vector, unroll)
+
+    def rows(self) -> CudaSchedule:
+        length, fixed = self._order()
+        axis = self.body.reduced[-1] if self.body.reduced else None
+        vector = min(self._vector(axis), fixed.lanes) if axis else 1
+        if axis is not None and len(self.body.reduced) > 1:
+            vector = self._dividing(vector, axis.extent)
+        vector = self._fewer(vector, 1 << 30)
+        team = self._team(fixed.lanes // vector, length)
+        threads = max(team, 128 if length > 128 else BLOCK)
+        rows = self._representative(self.body.rows)
+        kind: CudaKind = "split" if self._splits(fixed, -(-rows * team // threads)) else "rows"
+        unroll = max(min(2, length // (fixed.segments * fixed.lanes * 2)), 1)
+        return self._schedule(kind, threads, vector, unroll, team, fixed, length)
+
+    def columns(self) -> CudaSchedule:
+        length, fixed = self._order()
+        axes = self.body.parallel
+        vector = self._dividing(self._vector(axes[-1]), axes[-1].extent) if axes else 1
+        vector = self._fewer(vector, 1 << 30)
+        across = 32 if fixed.lanes > 2 else 64
+        threads = across * fixed.lanes
+        blocks = self._representative(self.body.rows) // (across * vector)
+        kind: CudaKind = "split" if self._splits(fixed, blocks) else "columns"
+        unroll = max(min(4, length // (fixed.segments * fixed.lanes)), 1)
+        return self._schedule(kind, threads, vector, unroll, fixed.lanes, fixed, length)
+
+    def scan(self) -> CudaSchedule:
+        return self._schedule("scan", BLOCK, 1, 1)
+
+    def _schedule(
+        self, kind: CudaKind, threads: int, vector: int, unroll: int, team: int = 1, fixed: Order = ONE, length: int = 0
+    ) -> CudaSchedule:
+        return CudaSchedule(
+            kind, threads, vector, unroll, team, fixed, False, self.size_class.aligned, self.bits, 1, length,
+            self.size_class.multiples,
+        )  # fmt: skip
+
+    # -- numbers -----------------------------------------------------------------------------------
+    def _order(self) -> tuple[int, Order]:
+        """Bucket of the reduced length, and the order that all reductions of the group share."""
+        found = {self._order_of(self.graph.by_id[n]) for n in self.group.reductions}
+        if len(found) != 1:
+            raise InternalError(f"group `{self.group.name}` mixes reduction orders {found}", "mixed-orders")
+        return found.pop()
+
+    def _order_of(self, node: Node) -> tuple[int, Order]:
+        assert isinstance(node.attrs, ReduceAttrs)
+        operand = node.inputs[0]
+        length = length_bucket(self.graph, self.size_class, lit(1) * numel(operand.shape[a] for a in node.attrs.axes))
+        inner = operand.rank - 1 in node.attrs.axes
+        return length, order(length, compute_dtype(operand.dtype).bytes, "inner" if inner else "outer", "cuda")
+
+    def _representative(self, e: HostExpr) -> int:
+        return int(e.evaluate(self.size_class.representative))
+
+    def _vector(self, axis: Axis) -> int:
+        """Elements of a 16-byte vector along an axis; 1 where pointers are not aligned."""
+        if not self.alignment.pointers:
+            return 1
+        return widest(self._accesses(), axis.name)
+
+    def _accesses(self) -> Iterator[tuple[HostExpr, int]]:
+        """(offset, bytes an element) of every load and store in loops."""
+        for stage in self.body.stages:
+            for k in stage.loop.fetches:
+                yield stage.loop.fetch(k).index[0], stage.loop.fetch(k).dtype.bytes
+            for site in stage.stores:
+                yield site.offset, site.dtype.bytes
+
+    def _dividing(self, vector: int, extent: HostExpr) -> int:
+        """The widest vector up to `vector` that provably tiles an axis."""
+        while vector > 1 and not self.alignment.divides(vector, extent):
+            vector //= 2
+        return vector
+
+    def _steps(self) -> int:
+        return max((len(p.steps) for p in self.body.programs), default=1)
+
+    def _fewer(self, vector: int, total: int) -> int:
+        """Narrower vectors for long programs (code size) and for inputs that would leave the device idle."""
+        while vector > 1 and (vector * self._steps() > LANE_STEPS or total < vector * BLOCK * 8):
+            vector //= 2
+        return vector
+
+    def _unroll(self, vector: int, total: int) -> int:
+        """Vectors in flight a thread: enough bytes on the way to cover the memory's latency (hopper.md)."""
+        streams = [p.fetch(k).dtype.bytes * vector for p in self.body.programs for k in self._streams(p)]
+        if not streams:
+            return 1
+        wanted = -(-self.device.inflight // (self.device.threads * sum(streams)))
+        unroll = 1
+        while unroll < min(wanted, 8) and unroll * vector * self._steps() < LANE_STEPS // 2:
+            unroll *= 2
+        while unroll > 1 and total < unroll * vector * BLOCK * self.device.sms * 2:
+            unroll //= 2
+        return unroll
+
+    def _streams(self, program: Program) -> Iterator[int]:
+        """Loads that walk along with the innermost axis."""
+        inner = {a.name for a in (*self.body.parallel[-1:], *self.body.reduced[-1:])}
+        for k in program.fetches:
+            if not program.symbols(k).isdisjoint(inner):
+                yield k
+
+    def _team(self, threads: int, length: int) -> int:
+        """Threads a row: at most 512 (one block of 1024 an SM leaves nothing to overlap)."""
+        return max(min(threads, 512 if length > 8192 else BLOCK), 1)
+
+    def _splits(self, fixed: Order, blocks: int) -> bool:
+        """Whether segments go to blocks of their own: one reducing stage, and too few blocks to fill the device."""
+        stages = [s for s in self.body.stages if s.has_loop]
+        return fixed.segments > 1 and len(stages) == 1 and blocks < 2 * self.device.sms

@@ -1,0 +1,192 @@
+"""Which thread holds which element of a reduction: rows (inner) and columns (outer) on CUDA.
+
+In: thread and block numbers, a schedule. Out: for a round (the elements of one pass over all lanes) the loop
+variables of every lane that a thread holds, and the fold of its lanes over its team. Everything else about reductions
+is the same for rows and columns and lives in `lower_reduce.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from fuser.codegen.indices import IndexEmitter, Ranges
+from fuser.codegen.loops import Operand, Var
+from fuser.codegen.schedule.accumulate import Accumulator, Fold, State, assign
+from fuser.codegen.schedule.axes import Axis, count, split
+from fuser.codegen.schedule.body import Body
+from fuser.codegen.schedule.frame import Frame
+from fuser.dtypes import BOOL
+from fuser.hostexpr import HostExpr, call, lit, sym
+from fuser.schedule import CudaSchedule
+
+POINT = "point"  # symbol of a linear position in the parallel or reduced space
+
+
+class Geometry(Protocol):
+    """Rows or columns. A thread holds `groups` tiles of `width` lanes a round; `variable` runs along a tile."""
+
+    variable: str
+    width: int
+    groups: int
+    neighbours: bool  # lanes of a tile are neighbours along `variable`, lane 0 at a multiple of the width
+    folds_tile: bool  # lanes of a tile belong to one reduction (rows), or each to its own (columns)
+    lane: Operand  # this thread's number in its team
+    leader: Operand  # whether this thread stores what is one a parallel point
+    valid: Operand | None  # whether this thread's parallel points exist (None: always)
+    point: Operand  # number of lane 0's parallel point
+
+    def positions(self, base: Operand) -> list[Operand]:
+        """Reduced position of lane 0 of each tile in the round that starts at `base`."""
+        ...
+
+    def lanes(self, position: Operand) -> list[IndexEmitter]:
+        """Loop variables of every lane of the tile at a reduced position."""
+        ...
+
+    def lane_rows(self) -> list[IndexEmitter]:
+        """Parallel variables of every lane whose results differ (one entry for rows)."""
+        ...
+
+    def fold(self, accumulator: Accumulator) -> list[State]:
+        """The thread's lanes folded over the team: one state (rows) or one a lane (columns)."""
+        ...
+
+    def across_team(self, fold: Fold, state: Sequence[Var], width: int) -> None:
+        """Folds a state over the first `width` members of every team."""
+        ...
+
+
+def bind_axes(frame: Frame, ranges: Ranges, axes: Sequence[Axis], position: Operand, extent: HostExpr) -> dict[str, Operand]:
+    """The axes' variables at a row-major position below `extent`."""
+    known = Ranges({**ranges.extents, POINT: extent})
+    at = frame.indices(known, **{POINT: position})
+    values = [at.value(known.simplify(e)) for e in split(sym(POINT), axes)]
+    return {a.name: v for a, v in zip(axes, values, strict=True)}
+
+
+class RowTeams:
+    """`threads_per_row` consecutive threads share a row; tiles lie along the innermost reduced axis."""
+
+    folds_tile = True
+
+    def __init__(self, frame: Frame, body: Body, schedule: CudaSchedule) -> None:
+        self.frame, self.body, self.schedule = frame, body, schedule
+        self.team = schedule.threads_per_row
+        self.width = schedule.vector
+        self.groups = schedule.order.lanes // (self.team * self.width)
+        self.variable = body.reduced[-1].name if body.reduced else "r"
+        per_block = schedule.threads // self.team
+        thread = frame.thread()
+        self.lane = frame.rem(thread, self.team)
+        self.point = frame.add(frame.mul(frame.block(), per_block), frame.div(thread, self.team))
+        self.valid = frame.less(self.point, frame.host(body.rows)) if per_block > 1 else None
+        bound = bind_axes(frame, body.ranges, body.parallel, self.point, body.rows)
+        self.row = frame.indices(body.ranges, **bound)
+        first = frame.builder.apply("equal", (self.lane, frame.number(0)), BOOL)
+        self.leader = frame.both(first, self.valid)
+
+    @staticmethod
+    def grid(body: Body, schedule: CudaSchedule) -> HostExpr:
+        per_block = schedule.threads // schedule.threads_per_row
+        return call("//", body.rows + (per_block - 1), per_block)
+
+    def positions(self, base: Operand) -> list[Operand]:
+        f = self.frame
+        first = f.add(base, f.mul(self.lane, self.width))
+        return [f.add(first, g * self.team * self.width) for g in range(self.groups)]
+
+    def lanes(self, position: Operand) -> list[IndexEmitter]:
+        f, reduced = self.frame, self.body.reduced
+        if len(reduced) <= 1:
+            return [self.row.bound(**{self.variable: f.add(position, j)}) for j in range(self.width)]
+        points = [position] if self.neighbours else [f.add(position, j) for j in range(self.width)]
+        found = [bind_axes(f, self.body.ranges, reduced, p, self.body.length) for p in points]
+        if self.neighbours:
+            inner = found[0][self.variable]
+            found = [{**found[0], self.variable: f.add(inner, j)} for j in range(self.width)]
+        return [self.row.bound(**b) for b in found]
+
+    @property
+    def neighbours(self) -> bool:
+        """A tile never crosses an end of the innermost reduced axis."""
+        return len(self.body.reduced) <= 1 or self.frame.alignment.divides(self.width, self.body.reduced[-1].extent)
+
+    def lane_rows(self) -> list[IndexEmitter]:
+        return [self.row]
+
+    def fold(self, accumulator: Accumulator) -> list[State]:
+        b, fold = self.frame.builder, accumulator.fold
+        groups: list[State] = []
+        for g in range(self.groups):
+            lanes = accumulator.lanes[g * self.width : (g + 1) * self.width]
+            assign(b, lanes[0], fold.tree(b, lanes))
+            self.across_team(fold, lanes[0], self.team)
+            groups.append(lanes[0])
+        return [fold.tree(b, groups)]
+
+    def across_team(self, fold: Fold, state: Sequence[Var], width: int) -> None:
+        self.frame.builder.collective(fold.row.name, fold.operand, state, width)
+
+
+class ColumnTeams:
+    """Tiles lie along the innermost parallel axis; `threads_per_row` row lanes share a column tile."""
+
+    folds_tile = False
+    neighbours = True
+    groups = 1
+
+    def __init__(self, frame: Frame, body: Body, schedule: CudaSchedule) -> None:
+        self.frame, self.body, self.schedule = frame, body, schedule
+        self.width = schedule.vector
+        self.team = schedule.threads_per_row
+        self.across = schedule.threads // self.team  # column tiles a block
+        f, inner = frame, column_axis(body)
+        self.variable = inner.name
+        thread, tiles = f.thread(), column_blocks(body, schedule)
+        self.lane = f.div(thread, self.across)
+        block = f.block()
+        outer = f.div(block, f.host(tiles)) if len(body.parallel) > 1 else f.number(0)
+        tile = f.rem(block, f.host(tiles)) if len(body.parallel) > 1 else block
+        first = f.mul(f.add(f.mul(tile, self.across), f.rem(thread, self.across)), self.width)
+        self.valid: Operand | None = f.less(first, f.host(inner.extent))
+        self.point = f.add(f.mul(outer, f.host(inner.extent)), first)
+        others = body.parallel[:-1]
+        bound = bind_axes(f, body.ranges, others, outer, count(others))
+        self.row = f.indices(body.ranges, **bound, **{inner.name: first})
+        lead = f.builder.apply("equal", (self.lane, f.number(0)), BOOL)
+        self.leader = f.both(lead, self.valid)
+
+    @staticmethod
+    def grid(body: Body, schedule: CudaSchedule) -> HostExpr:
+        return count(body.parallel[:-1]) * column_blocks(body, schedule)
+
+    def positions(self, base: Operand) -> list[Operand]:
+        return [self.frame.add(base, self.lane)]
+
+    def lanes(self, position: Operand) -> list[IndexEmitter]:
+        found = bind_axes(self.frame, self.body.ranges, self.body.reduced, position, self.body.length)
+        return [at.bound(**found) for at in self.lane_rows()]
+
+    def lane_rows(self) -> list[IndexEmitter]:
+        f, first = self.frame, self.row.bindings[self.variable]
+        return [self.row.bound(**{self.variable: f.add(first, j)}) for j in range(self.width)]
+
+    def fold(self, accumulator: Accumulator) -> list[State]:
+        for lane in accumulator.lanes:
+            self.across_team(accumulator.fold, lane, self.team)
+        return list(accumulator.lanes)
+
+    def across_team(self, fold: Fold, state: Sequence[Var], width: int) -> None:
+        self.frame.builder.collective(fold.row.name, fold.operand, state, width, self.across)
+
+
+def column_axis(body: Body) -> Axis:
+    """The parallel axis that neighbouring threads walk along."""
+    return body.parallel[-1] if body.parallel else Axis("p", lit(1))
+
+
+def column_blocks(body: Body, schedule: CudaSchedule) -> HostExpr:
+    """Blocks along the innermost parallel axis."""
+    span = schedule.threads // schedule.threads_per_row * schedule.vector
+    return call("//", column_axis(body).extent + (span - 1), span)

@@ -1,0 +1,49 @@
+"""Groups with reductions whose stages all fit one iteration: a row, or a tile of columns.
+
+In: `CpuParts`. Out: one kernel. All stages of a row (a tile) run one after another while it is in cache.
+"""
+
+from __future__ import annotations
+
+from fuser.codegen.loops import Kernel, Operand
+from fuser.codegen.schedule.axes import count
+from fuser.codegen.schedule.cpu_columns import Columns, ResultArrays
+from fuser.codegen.schedule.cpu_parts import CpuParts, peel
+from fuser.codegen.schedule.cpu_sweep import Results, Walk
+from fuser.codegen.schedule.frame import Frame
+from fuser.hostexpr import lit
+
+
+def lower_rows(parts: CpuParts) -> Kernel:
+    """An iteration is a row."""
+
+    def write(frame: Frame, it: Operand) -> None:
+        at = parts.at_row(frame, it)
+        results: Results = {}
+        for stage in parts.body.stages:
+            results = parts.rows(frame).stage(stage, at, results)
+
+    return parts.kernel(parts.body.rows, parts.schedule.grain, write)
+
+
+def lower_columns(parts: CpuParts) -> Kernel:
+    """An iteration is a tile of columns."""
+    tiles = parts.tiles(parts.schedule.tile)
+
+    def write(frame: Frame, it: Operand) -> None:
+        outer, tile = peel(Walk(frame), it, [lit(0), tiles])
+        columns = tile_columns(parts, frame, tile)
+        at = parts.at_outer(frame, outer)
+        results: ResultArrays = {}
+        for stage in parts.body.stages:
+            results = columns.stage(stage, at, results)
+
+    return parts.kernel(count(parts.outer) * tiles, parts.schedule.grain, write)
+
+
+def tile_columns(parts: CpuParts, frame: Frame, tile: Operand) -> Columns:
+    """The columns of a tile by number."""
+    walk, width = Walk(frame), parts.schedule.tile
+    first = walk.op("multiply", tile, width)
+    size = walk.least(walk.op("subtract", parts.inner.extent, first), width)
+    return Columns(parts.graph, frame, parts.body, parts.order(4), width, first, size)

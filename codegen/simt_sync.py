@@ -1,0 +1,142 @@
+"""How threads of the SIMT interpreter meet: barriers, fences, tickets, shuffles and collectives.
+
+In: the mask of threads that arrive. Out: epochs and the order of tickets, from which `simt_memory` knows what
+is a race; exchanged values. A divergent arrival is a `SimtError`. Its own file because this is all that
+one thread can know of another.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fuser.codegen.simt_memory import MANY, Bools, Ints, Lanes, SimtError
+from fuser.dtypes import DType
+from fuser.optable.base import Reduction, S, State
+from fuser.optable.evaluate import NumPyEmit
+
+WARP = 32
+Values = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Taken:
+    """One ticket: which counter, its place in time, who took it, and what was visible to the device by then.
+
+    released: per thread of the block, the clock up to which its global writes are fenced and behind a barrier.
+    """
+
+    counter: tuple[str, int]
+    number: int
+    last: bool
+    clock: int
+    thread: int
+    epoch: int
+    released: Ints
+
+
+class Sync:
+    """Synchronisation state of a whole grid of `blocks` blocks of `threads` threads."""
+
+    def __init__(self, blocks: int, threads: int, fences: bool) -> None:
+        self.threads = threads
+        self.epoch = np.zeros(blocks, np.int64)
+        self.tickets: dict[int, list[Taken]] = defaultdict(list)
+        self.taken = 0
+        # Clock of each thread's last fence, and of its last fence before its block's last barrier.
+        self.fence_clock = np.zeros((blocks, threads) if fences else (0, threads), np.int64)
+        self.met_clock = self.fence_clock.copy()
+
+    # -- meeting -----------------------------------------------------------------------------------
+    @staticmethod
+    def arrived(mask: Bools, what: str, unit: int) -> Bools:
+        """Per block, whether its threads arrive: all of each `unit` consecutive threads, or none.
+
+        mask: [blocks, threads]. Returns [blocks, threads] rounded to units (equal to `mask`).
+        """
+        groups = mask.reshape(mask.shape[0], -1, unit)
+        some, every = groups.any(axis=2), groups.all(axis=2)
+        if (some != every).any():
+            block, group = (int(i[0]) for i in np.nonzero(some != every))
+            count = int(groups[block, group].sum())
+            raise SimtError(
+                f"divergent {what}: {count} of {unit} threads arrive (block {block} of the batch)",
+                "simt-divergent",
+            )
+        return mask
+
+    def barrier(self, blocks: Ints, mask: Bools) -> None:
+        """blocks: global numbers of the batch's blocks; mask: [blocks, threads]."""
+        here = blocks[self.arrived(mask, "barrier", self.threads)[:, 0]]
+        self.epoch[here] += 1
+        if self.met_clock.size:
+            self.met_clock[here] = self.fence_clock[here]
+
+    def fence(self, blocks: Ints, mask: Bools, clock: int) -> None:
+        rows, columns = np.nonzero(mask)
+        self.fence_clock[blocks[rows], columns] = clock
+
+    # -- tickets -----------------------------------------------------------------------------------
+    def ticket(self, key: tuple[str, int], block: int, lane: int, last: bool, clock: int) -> None:
+        """Records that thread `lane` of `block` took a ticket of a counter."""
+        released = self.met_clock[block].copy()
+        released[lane] = self.fence_clock[block, lane]
+        thread = block * self.threads + lane
+        self.taken += 1
+        taken = Taken(key, self.taken, last, clock, thread, int(self.epoch[block]), released)
+        self.tickets[block].append(taken)
+
+    def ordered(self, by: Ints, times: Ints, lanes: Lanes) -> Bools:
+        """Whether accesses of threads `by` (of other blocks) at `times` happen before what `lanes` do now."""
+        fine = np.zeros(by.size, np.bool_)
+        pairs = np.stack([np.where(by < 0, MANY, by // self.threads), lanes.block])
+        distinct, which = np.unique(pairs, axis=1, return_inverse=True)
+        for k, (writer, reader) in enumerate(distinct.T.tolist()):
+            at = np.flatnonzero(which.ravel() == k)
+            for mine in self.tickets.get(reader, ()):
+                behind = (lanes.epoch[at] > mine.epoch) | (lanes.thread[at] == mine.thread)
+                fine[at] |= behind & self.before(writer, by[at], times[at], mine)
+        return fine
+
+    def before(self, writer: int, by: Ints, times: Ints, mine: Taken) -> Bools:
+        """Which accesses of block `writer` were released to whoever took the ticket `mine`.
+
+        Reads by MANY threads are only known to be over once the last ticket is taken.
+        """
+        if writer == MANY:
+            return np.full(by.size, mine.last) & (times < mine.clock)
+        fine = np.zeros(by.size, np.bool_)
+        for theirs in self.tickets.get(writer, ()):
+            if theirs.counter == mine.counter and theirs.number < mine.number:
+                fine |= times < theirs.released[by % self.threads]
+        return fine
+
+
+# -- exchange --------------------------------------------------------------------------------------
+def shuffle(value: Values, xor: int) -> Values:
+    """`value` of lane `lane ^ xor` in each warp; value: [blocks, threads]."""
+    return value[:, np.arange(value.shape[1]) ^ xor]
+
+
+def collective(
+    row: Reduction, emit: NumPyEmit, dtypes: Sequence[DType], state: Sequence[Values], width: int, stride: int
+) -> tuple[Values, ...]:
+    """State tuples [blocks, threads] combined over teams, every member given the result.
+
+    Pairwise from the low bits of the member number: neighbours first, the lower one as the first operand.
+    """
+    blocks, threads = state[0].shape
+    shape = (blocks, threads // (width * stride), width, stride)
+    parts: State = tuple(S(emit, v.reshape(shape), t) for v, t in zip(state, dtypes, strict=True))
+    members = width
+    while members > 1:
+        lower, upper = (tuple(S(emit, s.value[:, :, k::2], s.dtype) for s in parts) for k in (0, 1))
+        members //= 2
+        half = (*shape[:2], members, stride)
+        parts = tuple(S(emit, np.broadcast_to(s.value, half), s.dtype) for s in row.combine(lower, upper))
+    return tuple(np.broadcast_to(s.value, shape).reshape(blocks, threads) for s in parts)

@@ -1,0 +1,53 @@
+"""What to write instead of a call that has no operator.
+
+In: the qualified name of a NumPy, SciPy or Python function. Out: one short phrase. Its own file because it is
+a table of advice that grows with what users try.
+"""
+
+from __future__ import annotations
+
+import difflib
+
+from fuser.optable import table
+
+_SHAPE = "the result's shape depends on data"
+# What has a near way to be written; every other name gets the nearest operator by spelling.
+WAYS: dict[str, str] = {
+    "sort": "nothing near; call it outside", "argsort": "nothing near; call it outside",
+    "partition": "nothing near; call it outside", "argpartition": "nothing near; call it outside",
+    "lexsort": "nothing near; call it outside", "unique": f"{_SHAPE}; call it outside",
+    "median": "needs sorting; call it outside", "nanmedian": "needs sorting; call it outside",
+    "percentile": "needs sorting; call it outside", "quantile": "needs sorting; call it outside",
+    "nonzero": f"{_SHAPE}; write np.where(c, a, b)", "argwhere": f"{_SHAPE}; write np.where(c, a, b)",
+    "flatnonzero": f"{_SHAPE}; write np.where(c, a, b)", "extract": f"{_SHAPE}; write np.where(c, a, 0)",
+    "compress": f"{_SHAPE}; write np.where(c, a, 0)", "bincount": "a histogram; call it outside",
+    "histogram": "a histogram; call it outside", "digitize": "write (x[..., None] >= bins).sum(-1)",
+    "searchsorted": "write (x[..., None] > a).sum(-1)", "isin": "write (x[..., None] == values).any(-1)",
+    "in1d": "write (x[..., None] == values).any(-1)", "convolve": "write it as a sum of shifted slices",
+    "correlate": "write it as a sum of shifted slices", "vectorize": "call the function on the whole array",
+    "apply_along_axis": "call the function on the whole array", "fromiter": "build a list, then np.stack",
+    "linalg.norm": "write np.sqrt((x * x).sum(axis))", "linalg.inv": "nothing near; call it outside",
+    "linalg.solve": "nothing near; call it outside", "linalg.det": "nothing near; call it outside",
+    "linalg.svd": "nothing near; call it outside", "linalg.eigh": "nothing near; call it outside",
+    "linalg.qr": "nothing near; call it outside", "linalg.cholesky": "nothing near; call it outside",
+    "ndarray.tobytes": "convert the result instead", "ndarray.flat": "write x.ravel()",
+    "ndarray.resize": "write np.resize or np.pad", "ndarray.setflags": "leave it out",
+    "ndarray.nonzero": f"{_SHAPE}; write np.where(c, a, b)", "ndarray.sort": "nothing near; call it outside",
+    "ndarray.strides": "a traced array has no layout", "ndarray.flags": "a traced array has no layout",
+    "ndarray.ctypes": "a traced array has no memory yet", "ndarray.data": "a traced array has no memory yet",
+    "ndarray.base": "a traced array has no memory yet", "put": "store through slices or a mask: x[mask] = v",
+    "put_along_axis": "store through slices or a mask: x[mask] = v", "place": "write x[mask] = v with a scalar v",
+    "add.at": "repeated indices would race; call it outside", "frombuffer": "call it outside",
+    "save": "save the result outside", "fft": "nothing near; call it outside", "ndarray.put": "write x[mask] = v",
+}  # fmt: skip
+NUMPY_RANDOM = "write fuser.ops.uniform(key, shape), fuser.ops.normal(key, shape)"
+
+
+def unsupported(name: str) -> str:
+    """The phrase for a function: `linalg.norm`, `ndarray.sort`, `add.at`."""
+    plain = name.removeprefix("ndarray.")
+    for key in (name, plain, plain.partition(".")[0]):
+        if key in WAYS:
+            return WAYS[key]
+    near = difflib.get_close_matches(plain.rpartition(".")[2], table().names("numpy"), 1, 0.8)
+    return f"nearest: np.{near[0]}" if near else "nothing near; call it outside"

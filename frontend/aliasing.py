@@ -1,0 +1,104 @@
+"""NumPy's functions whose results are views: which steps they are.
+
+In: a row of the operator table, an array and the call's other arguments. Out: a view of the array, sharing its storage.
+Only aliasing is decided here; axes and shapes are normalised by the row's own construction, and the step is
+read off the view node that it made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import FrameType
+from typing import Any
+
+from fuser.frontend import calls
+from fuser.frontend.context import Context
+from fuser.frontend.storage import Flip, Index, Permute, ReadOnly, Reshape, Step, merges_axes
+from fuser.frontend.tracer import TracedArray
+from fuser.graph import Node, ViewAttrs
+from fuser.hostexpr import HostExpr, as_dim, lit
+from fuser.indexmap import axis as axis_var
+from fuser.indexmap import coefficient
+from fuser.optable.base import Row
+
+# Row name -> how its result looks into its first argument. All other rows give memory of their own.
+VIEWS: Mapping[str, str] = {
+    **dict.fromkeys(("transpose", "swapaxes", "moveaxis", "rollaxis", "matrix_transpose", "permute_dims"), "permute"),
+    **dict.fromkeys(("reshape", "ravel", "squeeze", "expand_dims"), "reshape"),
+    **dict.fromkeys(("atleast_1d", "atleast_2d", "atleast_3d"), "reshape"),
+    **dict.fromkeys(("flip", "fliplr", "flipud"), "flip"),
+    **dict.fromkeys(("split", "array_split", "hsplit", "vsplit", "dsplit", "unstack"), "index"),
+    **dict.fromkeys(("broadcast_to", "diagonal", "rot90"), "read"),
+}
+
+
+def is_view(row: Row, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether this call gives a view of a traced array (and not of an expression in another order)."""
+    if not args or type(args[0]) is not TracedArray or row.name not in VIEWS:
+        return False
+    return kwargs.get("order", "C") in (None, "C", "K", "A") and not (row.name.startswith("atleast") and len(args) > 1)
+
+
+def call(
+    ctx: Context, row: Row, args: Sequence[Any], kwargs: Mapping[str, Any], frame: FrameType | None
+) -> Any:
+    """The view(s) that a call of such a row gives."""
+    array: TracedArray = args[0]
+    plain = [calls.unwrap(ctx, a) for a in args[1:]]
+    named = {k: calls.unwrap(ctx, v) for k, v in kwargs.items()}
+
+    def again(b: Any, node: Node) -> Any:
+        return calls.build(ctx, row, [node, *plain], dict(named))
+
+    result = calls.attempt(ctx, frame, lambda: again(ctx.b, array.node))
+    if isinstance(result, (tuple, list)):
+        return type(result)(_view(array, "index", r, again) for r in result)
+    if not isinstance(result, Node):
+        return result
+    if result is array.node:
+        return array
+    made = _view(array, VIEWS[row.name], result, again)
+    ctx.label(result, frame)
+    return made
+
+
+def _view(array: TracedArray, kind: str, result: Node, again: Any) -> TracedArray:
+    if result is array.node:
+        return array
+    if kind == "reshape":
+        return reshaped(array, result)
+    return array.through(_step(kind, result, again))
+
+
+def _step(kind: str, result: Node, again: Any) -> Step:
+    if kind == "read" or not isinstance(result.attrs, ViewAttrs):
+        return ReadOnly(again)
+    exprs = result.attrs.map.exprs
+    if kind == "permute":
+        return Permute(tuple(exprs.index(axis_var(k)) for k in range(result.rank)))
+    if kind == "flip":
+        return Flip(tuple(k for k, e in enumerate(exprs) if e != axis_var(k)))
+    return Index(tuple(_range(e, k, result) for k, e in enumerate(exprs)))
+
+
+def _range(e: HostExpr, k: int, result: Node) -> slice:
+    """The slice that reads `start + $k`."""
+    name = f"${k}"
+    assert coefficient(e, name) == lit(1)
+    start = e.substitute({name: lit(0)})
+    return slice(as_dim(start), as_dim(start + result.shape[k]))
+
+
+def reshaped(array: TracedArray, result: Node) -> TracedArray:
+    """A reshape: a view where NumPy's surely is one, else a copy whose two sides may no longer be stored to."""
+    ctx, storage = array._ctx, array._storage
+    source = array._dims
+    if not merges_axes(source, result.shape):
+        return array.through(Reshape(result.shape))
+    if array.contiguous:
+        storage.merged = True
+        return array.through(Reshape(result.shape))
+    copy = calls.fresh(ctx, result)
+    copy.is_scalar = False
+    copy._storage.uncertain = storage.uncertain = True
+    return copy

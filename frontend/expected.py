@@ -1,0 +1,114 @@
+"""What the grammar expected, in words: Lark's exceptions -> one sentence, a place and a hint.
+
+In: an `UnexpectedInput`. Out: `Refused`. Apart from `parser`, because it is nothing but wording.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Set
+
+from lark import Token
+from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
+
+from fuser.frontend.ast import Place
+from fuser.frontend.layout import Refused, place_of
+
+_OPERAND = frozenset({"NAME", "INT", "FLOAT", "LPAR"})
+_OPERATORS = frozenset({"PLUS", "STAR", "COMMA", "LESS", "AND", "IF", "STAR2"})
+_WORDS = {
+    "COLON": "`:`", "COMMA": "`,`", "EQUAL": "`=`", "RPAR": "`)`", "RSQB": "`]`", "LPAR": "`(`", "LSQB": "`[`",
+    "NAME": "a name", "IN": "`in`", "ELSE": "`else`", "_INDENT": "an indented block", "_NL": "the end of the line",
+    "MODULE_END": "the end", "DEF": "`def`", "DOT": "`.`", "SEMICOLON": "`;`",
+}  # fmt: skip
+_CURLY = {"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', "\u2212": "-", "\u00d7": "*"}
+
+
+def explain(error: UnexpectedInput, lines: tuple[str, ...]) -> Refused:
+    """The refusal for an error of the lexer or the parser."""
+    if isinstance(error, UnexpectedCharacters):
+        return _character(error)
+    if isinstance(error, UnexpectedToken):
+        return _token(error, lines)
+    place = Place(len(lines), 1, len(lines), 2)
+    return Refused("the program ends too early", "syntax", (place,))
+
+
+def _character(error: UnexpectedCharacters) -> Refused:
+    char, place = error.char, Place(error.line, error.column, error.line, error.column + 1)
+    if char in "'\"":
+        return Refused("this string is never closed", "syntax", (place,))
+    if char.isdigit():
+        return Refused("this number is not followed by an operator or a blank", "syntax", (place,))
+    if char == "@":
+        return Refused("a program has no decorators", "syntax", (place,))
+    if char in "{}":
+        return Refused(f"`{char}` has no meaning here", "syntax", (place,), "a program has no dicts, sets or f-strings")
+    if char == "!":
+        return Refused("`!` has no meaning here", "syntax", (place,), "write `not x`, or `!=` to compare")
+    if char == "\\":
+        return Refused("nothing may follow `\\` on its line", "syntax", (place,))
+    if char in "$?`":
+        return Refused(f"`{char}` has no meaning here", "syntax", (place,))
+    if char in _CURLY:
+        return Refused(f"`{char}` is not the sign it looks like", "syntax", (place,), f"write `{_CURLY[char]}`")
+    if char.isprintable() and char.isascii():
+        return Refused(f"`{char}` cannot stand here", "syntax", (place,))
+    name = unicodedata.name(char, f"U+{ord(char):04X}").lower()
+    return Refused(f"the character {name} has no meaning here", "syntax", (place,))
+
+
+def _token(error: UnexpectedToken, lines: tuple[str, ...]) -> Refused:
+    token: Token = error.token
+    expected = set(error.accepts or error.expected)
+    place = _place(token, lines)
+    if token.type == "_INDENT":
+        return Refused("this line is indented, but opens no block", "indentation", (place,))
+    if "_INDENT" in expected:
+        return Refused("an indented block must follow", "indentation", (place,))
+    if token.type in ("_NL", "$END", "_DEDENT"):
+        message = f"the line ends, but {_wanted(expected)} must follow"
+        return Refused(message, "syntax", (place,), *_hint(token, expected))
+    shown = str(token).split("\n")[0]
+    return Refused(f"`{shown}` stands where {_wanted(expected)} must", "syntax", (place,), *_hint(token, expected))
+
+
+def _place(token: Token, lines: tuple[str, ...]) -> Place:
+    """A line end is shown just behind the text of its line; the end of the text on the last line of code."""
+    if token.type == "$END" or token.line is None:
+        number = max((k for k, line in enumerate(lines, 1) if line.strip()), default=1)
+        column = len(lines[number - 1].rstrip()) + 1
+        return Place(number, column, number, column + 1)
+    if token.type == "_NL":
+        column = len(lines[token.line - 1].rstrip()) + 1
+        return Place(token.line, min(column, token.column or column), token.line, column + 1)
+    if token.type in ("_INDENT", "_DEDENT"):
+        number = token.end_line or token.line
+        width = max(len(token), 1)
+        return Place(number, 1, number, width + 1)
+    return place_of(token)
+
+
+def _wanted(expected: Set[str]) -> str:
+    """The expected tokens in words, the many that start an expression as one."""
+    if expected >= _OPERAND:
+        return "an expression"
+    if expected >= _OPERATORS:
+        ends = [_WORDS[t] for t in ("RPAR", "RSQB", "COLON") if t in expected]
+        return " or ".join(["an operator", *ends])
+    known = [_WORDS[t] for t in _WORDS if t in expected]
+    if known:
+        return known[0] if len(known) == 1 else ", ".join(known[:-1]) + " or " + known[-1]
+    return "an operator" if expected else "nothing"
+
+
+def _hint(token: Token, expected: Set[str]) -> tuple[str, ...]:
+    if token == "=" and "EQUAL_TO" in expected:
+        return ("to compare, write `==`",)
+    if token == ":" and "EQUAL_TO" in expected:
+        return ("slices stand in `[...]`, dicts do not exist",)
+    if token.type in ("STRING", "LONG_STRING") and "PLUS" in expected:
+        return ('only plain and r"..." strings exist',)
+    if token == "->":
+        return ("the result's type stands between `)` and `:`",)
+    return ()

@@ -1,0 +1,117 @@
+"""NumPy functions that are about arrays as Python objects, not about their elements.
+
+In: the calls that NumPy's function protocol hands over. Out: shapes, dtypes, copies and stores; none of these has a
+row in the operator table because none is an operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import numpy as np
+
+from fuser.construct import elementwise
+from fuser.frontend import calls, methods
+from fuser.frontend.context import Context
+from fuser.frontend.scalar import Scalar
+from fuser.frontend.tracer import TracedArray
+
+Frame = FrameType | None
+
+
+def _shape(ctx: Context, frame: Frame, a: Any) -> Any:
+    return a.shape if type(a) is TracedArray else ()
+
+
+def _ndim(ctx: Context, frame: Frame, a: Any) -> int:
+    return len(_shape(ctx, frame, a))
+
+
+def _size(ctx: Context, frame: Frame, a: Any, axis: Any = None) -> Any:
+    if axis is not None:
+        return _shape(ctx, frame, a)[axis]
+    return a.size if type(a) is TracedArray else 1
+
+
+def _copy(ctx: Context, frame: Frame, a: Any, order: str = "K", subok: bool = False) -> Any:
+    return methods.copy(a, order) if type(a) is TracedArray else calls.fresh(ctx, _node(ctx, a))
+
+
+def _node(ctx: Context, value: Any) -> Any:
+    return elementwise.as_node(ctx.b, calls.unwrap(ctx, value))
+
+
+def _copyto(ctx: Context, frame: Frame, dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
+    """`np.copyto`: a store, masked by `where`."""
+    calls.check_out(ctx, dst)
+    value = calls.unwrap(ctx, src)
+    if type(src) is TracedArray:
+        calls.check_casting(ctx, value.dtype, dst.node.dtype, casting)
+    methods.setitem(dst, Ellipsis if where is True else where, src) if where is True else _masked(ctx, dst, value, where)
+
+
+def _masked(ctx: Context, dst: TracedArray, value: Any, where: Any) -> None:
+    mask = calls.unwrap(ctx, where)
+    chosen = elementwise.where(ctx.b, mask, elementwise.cast(ctx.b, value, dst.node.dtype), dst.node)
+    calls.store_out(ctx, dst, chosen, "same_kind")
+
+
+def _fill_diagonal(ctx: Context, frame: Frame, a: Any, val: Any, wrap: bool = False) -> None:
+    """`np.fill_diagonal` of a matrix, by a mask."""
+    rows, columns = a.shape
+    row = np.arange(rows) if isinstance(rows, int) and type(rows) is int else None
+    on = np.eye(rows, columns, dtype=bool) if row is not None and type(columns) is int else None
+    if on is not None:
+        methods.setitem(a, on, val)
+        return
+    from fuser.construct import creation
+
+    node = creation.eye(ctx.b, a._dims[0], a._dims[1], dtype=bool)
+    methods.setitem(a, calls.fresh(ctx, node), val)
+
+
+def _result_type(ctx: Context, frame: Frame, *operands: Any) -> Any:
+    plain = [o.dtype if type(o) is TracedArray else _sample(o) for o in operands]
+    return np.result_type(*plain)
+
+
+def _sample(value: Any) -> Any:
+    """A Python number of the kind that a run-time scalar has."""
+    return {"int": 0, "float": 0.0, "bool": True}[value.expr.kind] if type(value) is Scalar else value
+
+
+def _can_cast(ctx: Context, frame: Frame, from_: Any, to: Any, casting: str = "safe") -> bool:
+    return np.can_cast(from_.dtype if type(from_) is TracedArray else from_, to, casting)
+
+
+def _kind(answer: bool) -> Callable[..., Any]:
+    return lambda ctx, frame, x: answer
+
+
+def _real(ctx: Context, frame: Frame, val: Any) -> Any:
+    return val
+
+
+def _imag(ctx: Context, frame: Frame, val: Any) -> Any:
+    return np.zeros_like(val)
+
+
+def _text(ctx: Context, frame: Frame, a: Any, *args: Any, **kwargs: Any) -> str:
+    return repr(a)
+
+
+def _share(ctx: Context, frame: Frame, a: Any, b: Any, max_work: Any = None) -> bool:
+    """Whether two arrays look into one storage."""
+    if type(a) is TracedArray and type(b) is TracedArray:
+        return a._storage is b._storage
+    return False
+
+
+OWN: dict[str, Callable[..., Any]] = {
+    "shape": _shape, "ndim": _ndim, "size": _size, "copy": _copy, "copyto": _copyto, "fill_diagonal": _fill_diagonal,
+    "result_type": _result_type, "can_cast": _can_cast, "iscomplexobj": _kind(False), "isrealobj": _kind(True),
+    "real": _real, "imag": _imag, "array_repr": _text, "array_str": _text, "array2string": _text,
+    "may_share_memory": _share, "shares_memory": _share,
+}  # fmt: skip

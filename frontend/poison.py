@@ -1,0 +1,76 @@
+"""`Poison`: the result of a call that has no operator, while the trace goes on to find the others.
+
+In: anything a program does with such a result. Out: more poison. A trace that made any ends in one error
+that lists every refused call, so what poison stands for never matters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fuser.frontend.context import Context
+
+
+class Poison:
+    """Stands for any array; absorbs every operation. Where Python needs a fact of it, the trace ends."""
+
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+
+    def _absorb(self, *_: Any, **__: Any) -> Any:
+        return self
+
+    def _stop(self, *_: Any, **__: Any) -> Any:
+        raise StopTrace
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        from fuser.frontend import protocols
+
+        return protocols.ufunc(self._ctx, ufunc, method, inputs, kwargs)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        from fuser.frontend import protocols
+
+        return protocols.function(self._ctx, func, args, kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self
+
+    def __call__(self, *_: Any, **__: Any) -> Any: return self
+    def __getitem__(self, key: Any) -> Any: return self
+    def __setitem__(self, key: Any, value: Any) -> None: return None
+
+    def __iter__(self) -> Iterator[Any]:
+        from fuser.frontend import locations
+
+        frame = self._ctx.enter()
+        count = locations.unpacked_count(frame) if frame is not None else None
+        if count is None:
+            raise StopTrace
+        return iter([self] * count)
+
+    __array_priority__ = 3000
+    __hash__ = None  # type: ignore[assignment]
+
+
+class StopTrace(BaseException):
+    """The trace cannot go on with poison: the refused calls found so far are reported."""
+
+
+def _fill() -> None:
+    absorbed = ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift", "matmul", "divmod"]
+    names = [f"__{prefix}{name}__" for name in absorbed for prefix in ("", "r", "i")]
+    names += [f"__{name}__" for name in ("lt", "le", "gt", "ge", "eq", "ne", "neg", "pos", "abs", "invert")]
+    absorb: Callable[..., Any] = Poison._absorb
+    stop: Callable[..., Any] = Poison._stop
+    for name in names:
+        setattr(Poison, name, absorb)
+    for name in ("bool", "int", "float", "complex", "index", "len", "array"):
+        setattr(Poison, f"__{name}__", stop)
+
+
+_fill()

@@ -1,0 +1,229 @@
+"""How array libraries hand calls on traced arrays to fuser: NumPy's ufunc and function protocols, and the operators.
+
+In: a ufunc or function object and its arguments. Out: a call of the row of the operator table that bears its
+name, or a refusal that the trace collects. CuPy's and torch's protocols belong here too: each is a lookup
+in another column of the same table.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from types import FrameType
+from typing import Any
+
+import numpy as np
+
+from fuser.construct import elementwise
+from fuser.errors import ArgumentError
+from fuser.frontend import advice, aliasing, calls, context, numpy_functions
+from fuser.frontend.context import Context
+from fuser.frontend.poison import Poison
+from fuser.frontend.scalar import Scalar
+from fuser.frontend.tracer import TracedArray
+from fuser.optable import table
+from fuser.optable.base import Row
+
+_REDUCE = {
+    "add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "logical_and": "all", "logical_or": "any",
+}  # fmt: skip
+_ACCUMULATE = {"add": "cumsum", "multiply": "cumprod", "maximum": "cummax", "minimum": "cummin"}
+
+
+# -- ufuncs ----------------------------------------------------------------------------------------
+def row_of(ufunc: Any) -> Row | None:
+    """The row of a NumPy ufunc, else of a scipy.special one."""
+    space = "numpy" if getattr(np, ufunc.__name__, None) is ufunc else "scipy"
+    return table().find(space, ufunc.__name__)
+
+
+def operator(ctx: Context, ufunc: Any, inputs: tuple[Any, ...]) -> Any:
+    """A Python operator: the ufunc without options; NotImplemented for what NumPy would not take."""
+    if any(isinstance(v, (str, bytes, dict, set)) or v is None for v in inputs):
+        return NotImplemented
+    return ufunc_call(ctx, ufunc, ctx.enter(), inputs, {})
+
+
+def ufunc(ctx: Context, ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """`__array_ufunc__`."""
+    frame = ctx.enter()
+    options = {k: v for k, v in kwargs.items() if k not in ("order", "subok")}
+    if method == "__call__":
+        return ufunc_call(ctx, ufunc, frame, inputs, options)
+    if method == "outer":
+        first, second = (elementwise_operand(v) for v in inputs)
+        return ufunc_call(ctx, ufunc, frame, (first[(..., *(None,) * second.ndim)], second), options)
+    if method in ("reduce", "accumulate"):
+        return _fold(ctx, ufunc, method, frame, inputs, options)
+    ctx.refuse(frame, advice.unsupported(f"{ufunc.__name__}.{method}"), f"np.{ufunc.__name__}.{method}")
+    return Poison(ctx)
+
+
+def elementwise_operand(value: Any) -> Any:
+    """An operand with `ndim` and subscripts."""
+    return value if type(value) in (TracedArray, Poison) else np.asarray(value)
+
+
+def ufunc_call(
+    ctx: Context, ufunc: Any, frame: FrameType | None, inputs: Sequence[Any], options: Mapping[str, Any]
+) -> Any:
+    """`ufunc(*inputs, **options)`."""
+    row = row_of(ufunc)
+    if row is None:
+        return refused(ctx, frame, ufunc.__name__)
+    inputs = [_literal_list(ctx, v) for v in inputs]
+    if len(inputs) > ufunc.nin:  # the outputs given by position
+        options = {**options, "out": tuple(inputs[ufunc.nin :])}
+        inputs = inputs[: ufunc.nin]
+    where = options.get("where", True)
+    if where is True:
+        options = {k: v for k, v in options.items() if k != "where"}
+    if not any(type(v) in (TracedArray, np.ndarray, Poison) or isinstance(v, np.generic) for v in inputs):
+        inputs = [_strong(ctx, v) for v in inputs]  # NumPy's functions make Python numbers NumPy scalars
+    return calls.invoke(ctx, row, inputs, options, frame)
+
+
+def _literal_list(ctx: Context, value: Any) -> Any:
+    """A list operand is an array: `x + [1, 2, 3]`."""
+    if isinstance(value, (list, tuple)):
+        from fuser.frontend import creation
+
+        return creation.array(ctx, value)
+    return value
+
+
+def _strong(ctx: Context, value: Any) -> Any:
+    if type(value) is not Scalar:
+        return value
+    return calls.fresh(ctx, elementwise.as_node(ctx.b, value.expr))
+
+
+def _fold(
+    ctx: Context, ufunc: Any, method: str, frame: FrameType | None, inputs: Sequence[Any], options: dict[str, Any]
+) -> Any:
+    """`np.add.reduce`, `np.maximum.accumulate`: over axis 0 by default."""
+    names = _REDUCE if method == "reduce" else _ACCUMULATE
+    row = table().rows.get(names.get(ufunc.__name__, ""))
+    if row is None:
+        return refused(ctx, frame, f"{ufunc.__name__}.{method}")
+    parameters = ("axis", "dtype", "out", "keepdims", "initial", "where")
+    options = {**dict(zip(parameters, inputs[1:], strict=False)), **options}
+    options.setdefault("axis", 0)
+    cleaned = {k: v for k, v in options.items() if not _is_default(k, v)}
+    cleaned["axis"] = options["axis"]
+    if method == "accumulate" and cleaned["axis"] is None:
+        cleaned["axis"] = 0
+    return calls.invoke(ctx, row, inputs[:1], cleaned, frame)
+
+
+def _is_default(name: str, value: Any) -> bool:
+    return value is np._NoValue or (name == "keepdims" and value is False) or (name == "where" and value is True) or value is None
+
+
+def refused(ctx: Context, frame: FrameType | None, name: str) -> Poison:
+    """Collect a call without an operator."""
+    ctx.refuse(frame, advice.unsupported(name), f"np.{name}")
+    return Poison(ctx)
+
+
+# -- array functions -------------------------------------------------------------------------------
+def function(ctx: Context, func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """`__array_function__`."""
+    frame = ctx.enter()
+    name = function_name(func)
+    own = numpy_functions.OWN.get(name)
+    if own is not None:
+        return calls.attempt(ctx, frame, lambda: own(ctx, frame, *args, **kwargs))
+    row = table().find("numpy", name)
+    if row is None:
+        return refused(ctx, frame, name)
+    args, options = arranged(func, args, kwargs)
+    return call_row(ctx, row, args, options, frame)
+
+
+def call_row(
+    ctx: Context, row: Row, args: Sequence[Any], options: Mapping[str, Any], frame: FrameType | None
+) -> Any:
+    """A row by a user's arguments, aliasing as NumPy does."""
+    if aliasing.is_view(row, args, options):
+        return aliasing.call(ctx, row, args, options, frame)
+    return calls.invoke(ctx, row, args, options, frame)
+
+
+def function_name(func: Callable[..., Any]) -> str:
+    """`sum`, `linalg.norm`: a NumPy function's name below `np`."""
+    module = (getattr(func, "__module__", "") or "").removeprefix("numpy").removeprefix(".")
+    name = func.__name__
+    if module.startswith("_") or module in ("", "lib", "core"):
+        return name
+    return f"{module}.{name}"
+
+
+def arranged(
+    func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[list[Any], dict[str, Any]]:
+    """Required arguments by position and given options by name, as NumPy's own signature has them."""
+    signature = _signature(func)
+    if signature is None:
+        return list(args), {k: v for k, v in kwargs.items() if v is not np._NoValue}
+    try:
+        bound = signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise ArgumentError(f"{func.__name__}{signature}: {error}", "call-signature") from None
+    positional: list[Any] = []
+    options: dict[str, Any] = {}
+    for name, value in bound.arguments.items():
+        parameter = signature.parameters[name]
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            positional += value
+        elif parameter.kind is parameter.VAR_KEYWORD:
+            options.update(value)
+        elif parameter.default is parameter.empty:
+            positional.append(value)
+        elif not _same_default(value, parameter.default):
+            options[name] = value
+    return positional, options
+
+
+def _same_default(value: Any, default: Any) -> bool:
+    if value is np._NoValue or value is default:
+        return True
+    plain = (bool, int, float, str, type(None))
+    return type(value) is type(default) and type(value) in plain and bool(value == default)
+
+
+@cache
+def _signature(func: Callable[..., Any]) -> inspect.Signature | None:
+    try:
+        return inspect.signature(func)
+    except (TypeError, ValueError):
+        return None
+
+
+# -- fuser.ops ---------------------------------------------------------------------------------------
+def public_function(row: Row) -> Callable[..., Any]:
+    """`fuser.ops.<name>`: inside a trace an operator of it, on plain arrays computed there and then."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        ctx = context.current()
+        if ctx is not None:
+            return call_row(ctx, row, args, kwargs, ctx.enter())
+        return row.reference(*args, **kwargs) if hasattr(row, "reference") else _alone(row, args, kwargs)
+
+    call.__name__ = call.__qualname__ = row.name
+    call.__doc__ = row.notes
+    return call
+
+
+def _alone(row: Row, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    raise ArgumentError(f"fuser.ops.{row.name} is for compiled functions", "ops-outside")
+
+
+def namespace(ctx: Context) -> Any:
+    """The array-API namespace of traced arrays: NumPy, with creation functions that trace."""
+    from fuser.frontend import shims
+
+    return shims.numpy_shim(ctx)
+
+

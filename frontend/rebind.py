@@ -1,0 +1,253 @@
+"""The function that is really called while tracing: the user's code over globals and cells that trace.
+
+In: a Python function (method, partial, callable object). Out: the same code with captured arrays as hidden inputs,
+NumPy's creation functions replaced, and the user's own helper functions rebound alike. The user's module is never
+touched: every rebound function has a globals dict of its own.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import types
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from fuser.errors import TraceError
+from fuser.frontend import capture, shims
+from fuser.frontend.context import Captured, Context
+from fuser.frontend.storage import Storage
+from fuser.frontend.tracer import TracedArray
+
+Get = Callable[[], Any]
+
+
+class Rebinder:
+    """One trace's stand-ins, by the id of what they stand for."""
+
+    def __init__(self, ctx: Context, fn: Any) -> None:
+        self.ctx, self.fn = ctx, fn
+        self.storages: dict[int, Storage] = {}
+        self._made: dict[int, Any] = {}
+        self._kept: list[Any] = []  # originals, so that their ids stay taken
+        self._globals: dict[int, dict[str, Any]] = {}
+        self._filled: dict[int, dict[str, Any]] = {}
+        self._watched: list[tuple[dict[str, Any], dict[str, Any], str]] = []  # (namespace, as it was, path)
+        self._cells: list[tuple[Any, Any, str]] = []
+        self._containers: list[tuple[Any, Any, str]] = []
+
+    def callable(self, fn: Any) -> Any:
+        """The function to call, whatever kind of callable it is."""
+        if isinstance(fn, (types.FunctionType, types.MethodType, functools.partial)):
+            return self.value(fn, getattr(fn, "__name__", "f"), lambda: fn, 0)
+        call = type(fn).__call__
+        if isinstance(call, types.FunctionType):
+            return types.MethodType(self.function(call), self.value(fn, "self", lambda: fn, 0))
+        return fn
+
+    def value(self, value: Any, path: str, get: Get, depth: int) -> Any:
+        """What stands for a value that the program refers to by `path`; most values stand for themselves."""
+        if type(value) in (int, float, str, bool, type(None)) or depth > capture.DEPTH:
+            return value
+        found = self._made.get(id(value))
+        if found is None:
+            found = self._translate(value, path, get, depth)
+            self._made[id(value)] = found
+            self._kept.append(value)
+        return found
+
+    def _translate(self, value: Any, path: str, get: Get, depth: int) -> Any:
+        if isinstance(value, np.ndarray) and type(value) is np.ndarray:
+            return self._array(value, path, get)
+        if isinstance(value, types.ModuleType):
+            return self._module(value, path)
+        inner = capture.inner_function(value)
+        if inner is not None:
+            return self.value(inner, path, lambda: capture.inner_function(get()), depth)
+        if shims.is_random(value):
+            return shims.random_shim(self.ctx, path)
+        if id(value) in shims.CREATORS:
+            return shims.creator(self.ctx, value)
+        if id(value) in shims.MATH:
+            return shims.math_function(self.ctx, value)
+        if isinstance(value, types.FunctionType):
+            return self.function(value) if capture.is_users_function(value) else value
+        if isinstance(value, types.MethodType) and capture.is_users_function(value.__func__):
+            owner = self.value(value.__self__, "self", lambda: get().__self__, depth + 1)
+            return types.MethodType(self.function(value.__func__), owner)
+        if isinstance(value, functools.partial):
+            return self._partial(value, path, get, depth)
+        if type(value) in (list, tuple, dict, OrderedDict):
+            return self._container(value, path, get, depth)
+        return self._object(value, path, get, depth)
+
+    # -- arrays --------------------------------------------------------------------------------------
+    def _array(self, value: np.ndarray[Any, Any], path: str, get: Get) -> TracedArray | Any:
+        if not value.ndim:
+            return value
+        ctx, fn = self.ctx, self.fn
+        ctx.known[id(value)] = Captured(path, get)
+        storage = Storage(
+            None, make=lambda: ctx.outside(value), constant=lambda: capture.look_at(fn, path, value)
+        )
+        self.storages[id(value)] = storage
+        return TracedArray(ctx, storage)
+
+    # -- modules and functions -----------------------------------------------------------------------
+    def _module(self, module: types.ModuleType, path: str) -> Any:
+        if module is np:
+            return shims.numpy_shim(self.ctx)
+        if module is math:
+            return shims.math_shim(self.ctx)
+        if module.__name__ in ("random", "numpy.random"):
+            return shims.random_shim(self.ctx, module.__name__.replace("numpy", "np"))
+        if capture.is_library(module.__name__):
+            return module
+        return _UserModule(module, self, path)
+
+    def function(self, f: types.FunctionType) -> Any:
+        """The same code over rebound globals, cells and defaults."""
+        made = self._made.get(id(f))
+        if made is not None:
+            return made
+        cells = tuple(types.CellType() for _ in f.__closure__ or ())
+        new = types.FunctionType(f.__code__, self._namespace(f), f.__name__, f.__defaults__, cells or None)
+        new.__kwdefaults__, new.__qualname__, new.__doc__ = f.__kwdefaults__, f.__qualname__, f.__doc__
+        self._made[id(f)] = new  # before what it refers to: functions may call each other
+        self._kept.append(f)
+        self._fill_globals(f, new.__globals__)
+        for name, old, cell in zip(f.__code__.co_freevars, f.__closure__ or (), cells, strict=True):
+            try:
+                cell.cell_contents = self.value(old.cell_contents, name, _attribute(_constant(old), "cell_contents"), 0)
+                self._cells.append((cell, cell.cell_contents, name))
+            except ValueError:
+                continue  # still empty, as in the original
+        return new
+
+    def _namespace(self, f: types.FunctionType) -> dict[str, Any]:
+        found = self._globals.get(id(f.__globals__))
+        if found is None:
+            found = {"__name__": f.__module__, "__builtins__": f.__builtins__}
+            self._globals[id(f.__globals__)] = found
+            self._filled[id(f.__globals__)] = dict(found)
+        return found
+
+    def _fill_globals(self, f: types.FunctionType, into: dict[str, Any]) -> None:
+        outer = f.__globals__
+        for name, _ in capture.global_names(f.__code__):
+            if name in into:
+                continue
+            if name in outer:
+                into[name] = self.value(outer[name], name, _item(_constant(outer), name), 0)
+            elif name in shims.BUILTINS:
+                into[name] = shims.BUILTINS[name]
+        self._filled[id(outer)] = dict(into)
+
+    def _partial(self, value: Any, path: str, get: Get, depth: int) -> Any:
+        func = self.value(value.func, path, lambda: get().func, depth + 1)
+        args = [
+            self.value(a, f"{path}.1.{k}", _item(_attribute(get, "args"), k), depth + 1) for k, a in enumerate(value.args)
+        ]
+        named = {
+            k: self.value(a, f"{path}.2.{k}", _item(_attribute(get, "keywords"), k), depth + 1)
+            for k, a in value.keywords.items()
+        }
+        return functools.partial(func, *args, **named)
+
+    # -- containers and objects ------------------------------------------------------------------------
+    def _container(self, value: Any, path: str, get: Get, depth: int) -> Any:
+        """A copy with stand-ins where something inside has one; the original otherwise."""
+        if len(value) > capture.ITEMS:
+            return value
+        pairs = value.items() if isinstance(value, dict) else enumerate(value)
+        items = {k: self.value(v, f"{path}.{k}", _item(get, k), depth + 1) for k, v in pairs}
+        originals = value if isinstance(value, dict) else dict(enumerate(value))
+        if all(items[k] is originals[k] for k in items):
+            return value
+        made: Any = type(value)(items) if isinstance(value, dict) else type(value)(items.values())
+        if not isinstance(made, tuple):
+            self._containers.append((made, type(made)(made), path))
+        return made
+
+    def _object(self, value: Any, path: str, get: Get, depth: int) -> Any:
+        """A clone of an object whose attributes have stand-ins (`self.w` of a model)."""
+        attributes = getattr(value, "__dict__", None)
+        kind = type(value)
+        if not isinstance(attributes, dict) or isinstance(value, type) or capture.is_library(kind.__module__):
+            return value
+        try:
+            clone = object.__new__(kind)
+        except TypeError:
+            return value
+        self._made[id(value)] = clone  # before its attributes, which may refer back to it
+        self._kept.append(value)
+        items = {
+            k: self.value(v, f"{path}.{k}", _attribute(get, k), depth + 1) for k, v in attributes.items()
+        }
+        if all(items[k] is attributes[k] for k in items):
+            self._watched.append((attributes, items, path))
+            return value
+        clone.__dict__.update(items)
+        self._watched.append((clone.__dict__, items, path))
+        return clone
+
+    # -- afterwards --------------------------------------------------------------------------------------
+    def check(self) -> None:
+        """Refuse a program that stored into objects or containers of the outside: a call would not do that again."""
+        for namespace, before, path in self._watched:
+            changed = [k for k, v in namespace.items() if k not in before or before[k] is not v]
+            if changed:
+                namespace.clear()
+                namespace.update(before)  # where it is a real object's, nothing traced may stay in it
+                raise _outside(f"{path}.{changed[0]}")
+        for cell, content, path in self._cells:
+            if cell.cell_contents is not content:
+                raise _outside(path)
+        for namespace, filled in zip(self._globals.values(), self._filled.values(), strict=True):
+            for name in namespace:
+                if name not in filled or namespace[name] is not filled[name]:
+                    raise _outside(name)
+        for made, before, path in self._containers:
+            same = len(made) == len(before) and all(
+                a is b for a, b in zip(_items(made), _items(before), strict=True)
+            )
+            if not same:
+                raise _outside(path)
+
+
+def _constant(value: Any) -> Get:
+    return lambda: value
+
+
+def _item(get: Get, key: Any) -> Get:
+    return lambda: get()[key]
+
+
+def _attribute(get: Get, name: str) -> Get:
+    return lambda: getattr(get(), name)
+
+
+def _items(container: Any) -> list[Any]:
+    return list(container.values()) if isinstance(container, Mapping) else list(container)
+
+
+def _outside(path: str) -> TraceError:
+    message = f"`{path}` is changed inside the traced function; a compiled call would not change it"
+    return TraceError(message, "outside-state", notes=("return the new value instead",))
+
+
+class _UserModule(types.ModuleType):
+    """A user's module whose functions and arrays are rebound as they are reached."""
+
+    def __init__(self, module: types.ModuleType, rebinder: Rebinder, path: str) -> None:
+        super().__init__(module.__name__)
+        self.__dict__["_module"], self.__dict__["_rebinder"], self.__dict__["_path"] = module, rebinder, path
+
+    def __getattr__(self, name: str) -> Any:
+        module = self.__dict__["_module"]
+        path = f"{self.__dict__['_path']}.{name}"
+        value = getattr(module, name)
+        return self.__dict__["_rebinder"].value(value, path, lambda: getattr(module, name), 0)

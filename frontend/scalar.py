@@ -1,0 +1,204 @@
+"""`Scalar`: a run-time Python number (an `int` or `float` argument, a dim, or arithmetic on them) while tracing.
+
+In: Python operators. Out: host expressions evaluated per call in Python's semantics; a weak operand when it
+meets an array. Where Python needs the number now (`range`, `if`, a shape of a list, a dict key), the trace
+is specialised. Its own file because it is the whole of "Python scalars are run-time values".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fuser.hostexpr import HostExpr, call, lit
+
+if TYPE_CHECKING:
+    from fuser.frontend.context import Context
+
+_TYPES: dict[str, type] = {"int": int, "float": float, "bool": bool}
+
+
+def host(ctx: Context, expr: HostExpr) -> Any:
+    """A host expression as Python sees it: the number itself when it is known."""
+    expr = _canonical(ctx, expr)
+    return expr.value if expr.is_literal else Scalar(ctx, expr)
+
+
+def _canonical(ctx: Context, expr: HostExpr) -> HostExpr:
+    merged = ctx.b.shapes.merged
+    while not expr.symbols.isdisjoint(merged):
+        expr = expr.substitute(merged)
+    return expr
+
+
+class Scalar:
+    """A number known at each call. `isinstance` sees the Python type it stands for."""
+
+    __slots__ = ("_ctx", "expr")
+
+    def __init__(self, ctx: Context, expr: HostExpr) -> None:
+        self._ctx, self.expr = ctx, expr
+
+    @property
+    def __class__(self) -> Any:  # so that `isinstance(h, float)` takes the branch it takes without tracing
+        return _TYPES[self.expr.kind]
+
+    def __repr__(self) -> str:
+        return f"<run-time {self.expr.kind} {self.expr}>"
+
+    # -- where Python needs the number ------------------------------------------------------------
+    def _now(self, what: str) -> Any:
+        expr = _canonical(self._ctx, self.expr)
+        return expr.value if expr.is_literal else self._ctx.specialize(what, expr)
+
+    def __index__(self) -> int:
+        if self.expr.kind == "float":
+            raise TypeError("'float' object cannot be interpreted as an integer")
+        return int(self._now("a count, index or axis"))
+
+    def __int__(self) -> int: return int(self._now("int()"))
+    def __float__(self) -> float: return float(self._now("float()"))
+    def __complex__(self) -> complex: return complex(self._now("complex()"))
+    def __hash__(self) -> int: return hash(self._now("a key"))
+    def __str__(self) -> str: return str(self._now("a text"))
+    def __format__(self, spec: str) -> str: return format(self._now("a text"), spec)
+    def __round__(self, digits: Any = None) -> Any: return round(self._now("round()"), digits)
+
+    def __bool__(self) -> bool:
+        return bool(self._now("a condition"))
+
+    # -- arithmetic ---------------------------------------------------------------------------------
+    def _binary(self, op: str, other: Any, swapped: bool = False) -> Any:
+        operand = operand_of(other)
+        if operand is None:
+            if isinstance(other, (np.generic, np.ndarray)):
+                return self._meets_numpy(op, other, swapped)
+            return NotImplemented
+        return host(self._ctx, call(op, operand, self.expr) if swapped else call(op, self.expr, operand))
+
+    def _meets_numpy(self, op: str, other: Any, swapped: bool) -> Any:
+        ufunc = _UFUNCS[op]
+        return ufunc(other, self) if swapped else ufunc(self, other)
+
+    def _unary(self, op: str) -> Any:
+        return host(self._ctx, call(op, self.expr))
+
+    def __add__(self, o: Any) -> Any: return self._binary("+", o)
+    def __radd__(self, o: Any) -> Any: return self._binary("+", o, True)
+    def __sub__(self, o: Any) -> Any: return self._binary("-", o)
+    def __rsub__(self, o: Any) -> Any: return self._binary("-", o, True)
+    def __mul__(self, o: Any) -> Any: return self._binary("*", o)
+    def __rmul__(self, o: Any) -> Any: return self._binary("*", o, True)
+    def __truediv__(self, o: Any) -> Any: return self._binary("/", o)
+    def __rtruediv__(self, o: Any) -> Any: return self._binary("/", o, True)
+    def __floordiv__(self, o: Any) -> Any: return self._binary("//", o)
+    def __rfloordiv__(self, o: Any) -> Any: return self._binary("//", o, True)
+    def __mod__(self, o: Any) -> Any: return self._binary("%", o)
+    def __rmod__(self, o: Any) -> Any: return self._binary("%", o, True)
+    def __and__(self, o: Any) -> Any: return self._binary("&", o)
+    def __rand__(self, o: Any) -> Any: return self._binary("&", o, True)
+    def __or__(self, o: Any) -> Any: return self._binary("|", o)
+    def __ror__(self, o: Any) -> Any: return self._binary("|", o, True)
+    def __xor__(self, o: Any) -> Any: return self._binary("^", o)
+    def __rxor__(self, o: Any) -> Any: return self._binary("^", o, True)
+    def __lshift__(self, o: Any) -> Any: return self._binary("<<", o)
+    def __rlshift__(self, o: Any) -> Any: return self._binary("<<", o, True)
+    def __rshift__(self, o: Any) -> Any: return self._binary(">>", o)
+    def __rrshift__(self, o: Any) -> Any: return self._binary(">>", o, True)
+    def __lt__(self, o: Any) -> Any: return self._binary("<", o)
+    def __le__(self, o: Any) -> Any: return self._binary("<=", o)
+    def __gt__(self, o: Any) -> Any: return self._binary(">", o)
+    def __ge__(self, o: Any) -> Any: return self._binary(">=", o)
+    def __neg__(self) -> Any: return self._unary("neg")
+    def __pos__(self) -> Any: return self._unary("pos")
+    def __abs__(self) -> Any: return self._unary("abs")
+    def __invert__(self) -> Any: return self._unary("~")
+    def __trunc__(self) -> Any: return self._unary("int")
+    def __floor__(self) -> Any: return self._unary("floor")
+    def __ceil__(self) -> Any: return self._unary("ceil")
+
+    def __eq__(self, o: object) -> Any:
+        if isinstance(o, Scalar) and _canonical(self._ctx, o.expr) == _canonical(self._ctx, self.expr):
+            return True if self.expr.kind == "int" else self._binary("==", o)  # a float may be NaN
+        result = self._binary("==", o)
+        return result
+
+    def __ne__(self, o: object) -> Any:
+        equal = self.__eq__(o)
+        if equal is NotImplemented or isinstance(equal, bool):
+            return equal if equal is NotImplemented else not equal
+        return self._binary("!=", o)
+
+    def __divmod__(self, o: Any) -> Any: return _pair(self._binary("//", o), self._binary("%", o))
+    def __rdivmod__(self, o: Any) -> Any: return _pair(self._binary("//", o, True), self._binary("%", o, True))
+    def __pow__(self, o: Any, mod: Any = None) -> Any: return self._power(o, False)
+    def __rpow__(self, o: Any) -> Any: return self._power(o, True)
+
+    def _power(self, other: Any, swapped: bool) -> Any:
+        """`**`: the kind of an int power depends on the exponent's sign, which must then be known."""
+        operand = operand_of(other)
+        if operand is not None:
+            base, exponent = (operand, self.expr) if swapped else (self.expr, operand)
+            if base.kind != "float" and exponent.kind != "float":
+                if not exponent.is_literal:
+                    self._ctx.specialize("the exponent of an integer", exponent)
+                if exponent.value < 0:
+                    return host(self._ctx, call("**", call("float", base), exponent))
+        return self._binary("**", other, swapped)
+
+    # -- what numbers have --------------------------------------------------------------------------
+    @property
+    def real(self) -> Any:
+        return self
+
+    @property
+    def imag(self) -> Any:
+        return 0.0 if self.expr.kind == "float" else 0
+
+    def conjugate(self) -> Any: return self
+    def item(self) -> Any: return self
+
+    def is_integer(self) -> Any:
+        """`float.is_integer`: asks for the value."""
+        return float(self._now("is_integer()")).is_integer()
+
+    # -- NumPy ----------------------------------------------------------------------------------------
+    __array_priority__ = 1000
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return np.asarray(self._now("an array of constants"), dtype=dtype)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        from fuser.frontend import protocols
+
+        return protocols.ufunc(self._ctx, ufunc, method, inputs, kwargs)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        from fuser.frontend import protocols
+
+        return protocols.function(self._ctx, func, args, kwargs)
+
+
+_UFUNCS: dict[str, Any] = {
+    "+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide, "//": np.floor_divide, "%": np.remainder,
+    "**": np.power, "&": np.bitwise_and, "|": np.bitwise_or, "^": np.bitwise_xor, "<<": np.left_shift,
+    ">>": np.right_shift, "<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal,
+    "==": np.equal, "!=": np.not_equal,
+}  # fmt: skip
+
+
+def is_scalar(value: object) -> bool:
+    """Whether a value is a `Scalar` (`isinstance` is answered by what it stands for)."""
+    return type(value) is Scalar
+
+
+def operand_of(value: object) -> HostExpr | None:
+    """A Python number or `Scalar` as a host expression; None for anything else."""
+    if type(value) is Scalar:
+        return value.expr
+    return lit(value) if type(value) in (bool, int, float) else None  # type: ignore[arg-type]
+
+
+def _pair(quotient: Any, remainder: Any) -> Any:
+    return NotImplemented if quotient is NotImplemented else (quotient, remainder)

@@ -1,0 +1,144 @@
+"""A Python function over arrays, and what its arguments are, in; the `Graph` it computes, out.
+
+The function is called with tracers (`TracedArray`, `Scalar`) in place of arrays and run-time numbers. It is called
+twice: programs that draw random numbers or count their calls give two graphs, and are refused by the line that
+differs. What a call must know beside the arguments (how results are nested, hidden inputs) is in
+`Graph.output_tree`, a `fuser.trees.OutputTree`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fuser import trees
+from fuser.construct import elementwise
+from fuser.construct.common import NeedsStatic
+from fuser.errors import FuserError
+from fuser.frontend import purity
+from fuser.frontend.context import Context, Specialize, tracing
+from fuser.frontend.poison import StopTrace
+from fuser.frontend.rebind import Rebinder
+from fuser.frontend.scalar import Scalar, host
+from fuser.frontend.storage import Storage
+from fuser.frontend.tracer import TracedArray
+from fuser.graph import Effect, Graph, Node
+from fuser.hostexpr import scalar_symbol
+from fuser.specs import ArraySpec, ScalarSpec, Spec
+from fuser.trees import ArrayLeaf, HostLeaf, OutputLeaf, OutputTree, StaticLeaf, Tree
+
+
+def trace(fn: Callable[..., Any], names: Sequence[str], specs: Sequence[Spec], tree: Tree) -> Graph:
+    """The graph of `fn` for arguments of these specs.
+
+    `tree` is the tree of a dict from parameter names to (nested) arguments, `names` and `specs` one entry a leaf.
+    A `ScalarSpec` leaf becomes the symbol `scalar_symbol(name, kind)`.
+
+    Raises NeedsStatic where Python needs the value of a run-time scalar or dim, UnsupportedError with all
+    calls that have no operator, TraceError, ShapeError, DTypeError and their kin with the user's line.
+    """
+    return trace_twice(fn, names, specs, tree)
+
+
+def trace_twice(fn: Callable[..., Any], names: Sequence[str], specs: Sequence[Spec], tree: Tree) -> Graph:
+    """`trace_once` done twice; TraceError [impure] names the first line where the graphs differ."""
+    first = trace_once(fn, names, specs, tree)
+    purity.compare(first, trace_once(fn, names, specs, tree))
+    return first
+
+
+def trace_once(fn: Callable[..., Any], names: Sequence[str], specs: Sequence[Spec], tree: Tree) -> Graph:
+    """Call the function once with tracers and close its graph."""
+    run = _Run(fn, names, specs)
+    with tracing(run.ctx):
+        try:
+            return run.graph(trees.unflatten(tree, run.leaves))
+        except Specialize as need:
+            message = f"{need.what} needs a number now; `{need.expr}` is known at the call"
+            raise NeedsStatic(message, "static", need.expr, (need.span,) if need.span else ()) from None
+        except StopTrace:
+            failure = run.ctx.failure()
+            assert failure is not None
+            raise failure from None
+        except FuserError as error:
+            raise run.ctx.failure() or error from None
+
+
+class _Run:
+    """One call of the function under a context."""
+
+    def __init__(self, fn: Callable[..., Any], names: Sequence[str], specs: Sequence[Spec]) -> None:
+        self.fn = fn
+        self.ctx = Context(getattr(fn, "__name__", type(fn).__name__))
+        self.rebinder = Rebinder(self.ctx, fn)
+        self.arguments: list[Storage] = []
+        self.leaves = [self._leaf(n, s) for n, s in zip(names, specs, strict=True)]
+
+    def _leaf(self, name: str, spec: Spec) -> Any:
+        """What the function is given for one leaf."""
+        if isinstance(spec, ArraySpec):
+            node = self.ctx.b.argument(name, spec.dtype, spec.shape)
+            storage = Storage(node, argument=len(self.arguments))
+            storage.name = name
+            self.arguments.append(storage)
+            return TracedArray(self.ctx, storage, is_scalar=not spec.shape)
+        if isinstance(spec, ScalarSpec):
+            return host(self.ctx, scalar_symbol(name, spec.kind))
+        return self.rebinder.value(spec.value, name, lambda: spec.value, 0)
+
+    def graph(self, arguments: Mapping[str, Any]) -> Graph:
+        args, kwargs = bind(self.fn, arguments)
+        result = self.rebinder.callable(self.fn)(*args, **kwargs)
+        failure = self.ctx.failure()
+        if failure is not None:
+            raise failure
+        self.rebinder.check()
+        outputs: list[Node] = []
+        leaves, tree = trees.flatten(result, is_leaf=lambda v: False)
+        shown = tuple(self._output(leaf, outputs) for leaf in leaves)
+        effects = self._effects()
+        for node in outputs:
+            if len(outputs) == 1 and node not in self.ctx.b.names and node.op != "scalar":
+                self.ctx.b.label(node, "out")
+        captured = tuple(c.get for c in self.ctx.captured)
+        contiguous = frozenset(self.ctx.needs_contiguous)
+        output = OutputTree(tree, shown, captured, contiguous)
+        return self.ctx.b.close(outputs, effects, output, source_of(self.fn))
+
+    def _output(self, leaf: Any, outputs: list[Node]) -> OutputLeaf:
+        """One returned value."""
+        if type(leaf) is Scalar:
+            return HostLeaf(leaf.expr)
+        if type(leaf) is TracedArray:
+            outputs.append(leaf.node)
+            whole = leaf._step is None and not leaf.is_scalar
+            return ArrayLeaf(len(outputs) - 1, leaf._storage.argument if whole else None)
+        if isinstance(leaf, (np.ndarray, np.generic)):
+            value: Any = leaf[()]
+            outputs.append(self.ctx.outside(value) if value.ndim else elementwise.as_node(self.ctx.b, value))
+            return ArrayLeaf(len(outputs) - 1)
+        return StaticLeaf(leaf)
+
+    def _effects(self) -> list[Effect]:
+        """What the program stored into arguments and captured arrays."""
+        changed = [(s.argument, s) for s in self.arguments if s.version]
+        for storage in self.rebinder.storages.values():
+            if storage.version and storage.origin is not None:
+                changed.append((self.ctx.position(storage.origin), storage))
+        changed.sort(key=lambda pair: pair[1].changed)
+        return [Effect(position, storage.node) for position, storage in changed if position is not None]
+
+
+def bind(fn: Callable[..., Any], arguments: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Positional and keyword arguments from values by parameter name."""
+    bound = inspect.BoundArguments(inspect.signature(fn), dict(arguments))
+    return bound.args, bound.kwargs
+
+
+def source_of(fn: Callable[..., Any]) -> str:
+    """`file:line` of a function, "" if unknown."""
+    code = getattr(inspect.unwrap(fn), "__code__", None) or getattr(getattr(fn, "__func__", None), "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else ""

@@ -1,0 +1,165 @@
+"""What an expression of a program can be while its graph is built.
+
+In: nodes and Python values. Out: one closed set of kinds of values, and the way between arrays and nodes. Arrays
+are `Array`: a view into a `Storage`, as in the Python tracer, so that both front ends alias as NumPy does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import EllipsisType
+from typing import Any, Union
+
+from fuser.construct import indexing, storing
+from fuser.dtypes import DType
+from fuser.errors import IndexingError, Span
+from fuser.frontend import ast
+from fuser.frontend.storage import Index, Permute, Step, Storage
+from fuser.graph import Builder, Node
+from fuser.hostexpr import ExprKind, HostExpr
+from fuser.optable.base import Row
+from fuser.shapes import Shape, text_of
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The array that a function's result looks into (as `reshape` does), and its version at that moment."""
+
+    storage: Storage
+    version: int
+    function: str
+
+
+@dataclass(frozen=True, eq=False)
+class Array:
+    """An array value: a storage seen through steps."""
+
+    storage: Storage
+    path: tuple[Step, ...] = ()
+    origin: Origin | None = None
+
+    def node(self, b: Builder) -> Node:
+        """The present value. Raises IndexingError [stale-view] if NumPy might or might not see a later store."""
+        if self.origin is not None and self.origin.storage.version != self.origin.version:
+            message = f"what `{self.origin.function}` gave is read after its source was stored into"
+            hint = f"make it independent: copy({self.origin.function}(...)); or call it again"
+            raise IndexingError(message, "stale-view", _here(b), (hint,))
+        x = self.storage.node
+        for step in self.path:
+            x = step.read(b, x)
+        return x
+
+    def view(self, step: Step) -> Array:
+        """The array seen through one more step."""
+        return Array(self.storage, (*self.path, step), self.origin)
+
+    def store(self, b: Builder, key: Any, value: Any) -> Node:
+        """`self[key] = value`; every array over the same storage sees it. Returns the storage's new value."""
+        if self.origin is not None:
+            message = f"a store into what `{self.origin.function}` gave might change its source or not"
+            hint = f"store into the source, or into copy({self.origin.function}(...))"
+            raise IndexingError(message, "store-into-view", _here(b), (hint,))
+        seen = [self.storage.node]
+        for step in self.path:
+            seen.append(step.read(b, seen[-1]))
+        new = storing.setitem(b, seen[-1], key, value)
+        for step, x in zip(reversed(self.path), reversed(seen[:-1]), strict=True):
+            new = step.write(b, x, new)
+        self.storage.store(new)
+        return new
+
+
+def _here(b: Builder) -> tuple[Span, ...]:
+    return (b.span,) if b.span else ()
+
+
+@dataclass(frozen=True)
+class PythonType:
+    """`float`, `int`, `bool`: converts host values when called, stands for f64, i64, bool as a `dtype=`."""
+
+    kind: ExprKind
+
+
+@dataclass(frozen=True, eq=False)
+class Method:
+    """A method of a value, not yet called."""
+
+    receiver: Value
+    name: str
+
+
+@dataclass(frozen=True)
+class Builtin:
+    """A function of the language itself, such as `len`."""
+
+    name: str
+
+
+Value = Union[
+    Array, HostExpr, bool, int, float, str, None, DType, PythonType, slice, range, EllipsisType,
+    "tuple[Value, ...]", "list[Value]", ast.Function, Row, Method, Builtin,
+]  # fmt: skip
+
+
+def fresh(node: Node) -> Array:
+    """An array of its own."""
+    return Array(Storage(node))
+
+
+def is_number(value: object) -> bool:
+    """A Python number, known while compiling."""
+    return isinstance(value, bool | int | float)
+
+
+def is_host(value: object) -> bool:
+    """A number that the host computes: known now, or at the call."""
+    return is_number(value) or isinstance(value, HostExpr)
+
+
+def settled(value: Any) -> Any:
+    """A host expression without symbols as a Python number; anything else unchanged."""
+    return value.value if isinstance(value, HostExpr) and value.is_literal else value
+
+
+def subscript(b: Builder, array: Array, key: tuple[Any, ...]) -> Array:
+    """`array[key]`: a view for ints, slices, None and Ellipsis; a copy for index arrays; a scalar for a full index."""
+    basic = all(
+        k is None or k is ... or (isinstance(k, int | HostExpr | slice) and not isinstance(k, bool)) for k in key
+    )
+    x = array.node(b)
+    result = indexing.getitem(b, x, key)
+    if not basic or result.rank == 0:
+        return fresh(result)
+    return array.view(Index(key))
+
+
+def transposed(b: Builder, array: Array) -> Array:
+    """`array.T`: a view."""
+    rank = array.node(b).rank
+    return array.view(Permute(tuple(reversed(range(rank)))))
+
+
+def dims_of(b: Builder, node: Node) -> Shape:
+    """The shape, under the equalities found so far."""
+    return tuple(b.shapes.canonical(d) for d in node.shape)
+
+
+def describe(b: Builder, value: Any) -> str:
+    """The kind of a value, for messages: `f32[n, d]`, `a tuple`, `2.0`."""
+    if isinstance(value, Array):
+        node = value.storage.node if not value.path else value.node(b)
+        return f"{node.dtype}{text_of(dims_of(b, node))}"
+    if isinstance(value, HostExpr):
+        return f"`{value}`, a run-time {value.kind}"
+    if isinstance(value, tuple | list):
+        return "a tuple" if isinstance(value, tuple) else "a list"
+    if isinstance(value, str):
+        return repr(value)
+    if isinstance(value, DType):
+        return f"the dtype {value}"
+    if isinstance(value, PythonType):
+        return f"the type {value.kind}"
+    if isinstance(value, slice):
+        return "a slice"
+    name = getattr(value, "name", None)
+    return f"`{name}`, a function" if name else repr(value)

@@ -1,0 +1,21 @@
+"""fuser: a graph-level automatic kernel-fusion compiler for array programs.
+
+    import fuser
+    f = fuser.compile(fn)        # fn: a plain NumPy function, or "lambda x, y: 2*x + 3*y**2"
+    y = f(*arrays)               # NumPy arrays run on the CPU, CuPy and torch CUDA arrays on their GPU
+    print(f.plan(*arrays))       # which kernels, how many bytes, and why
+
+See `fuser.api` for the functions, `docs/` for the rest.
+"""
+
+from fuser._bootstrap import check
+
+check()
+
+from fuser.api import compile, load, ops, parse, reference
+from fuser.compiled import Compiled
+from fuser.errors import FuserError
+from fuser.plan import Plan
+
+__version__ = "0.1.0"
+__all__ = ["Compiled", "FuserError", "Plan", "compile", "load", "ops", "parse", "reference"]

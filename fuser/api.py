@@ -1,0 +1,280 @@
+"""The public functions, and the one place where front ends, passes and code generators are wired together.
+
+In: Python functions and `.fuse` text. Out: `Compiled` objects. Everything heavy (networkx, llvmlite, CuPy, Lark) is
+imported when it is first needed.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+from fuser.compiled import Compiled, Options
+from fuser.errors import ArgumentError, NameResolutionError, ParseError
+from fuser.specs import dim_names_of
+from fuser.toolchain import Built, Resources, Toolchain
+
+if TYPE_CHECKING:
+    from fuser.device import Device
+    from fuser.graph import Graph
+    from fuser.specs import Spec
+
+
+@overload
+def compile(
+    fn: None = None,
+    *,
+    device: str | None = None,
+    fast_math: bool = False,
+    rounding: str = "graph",
+    static_argnames: Sequence[str] = (),
+    expect_kernels: int | None = None,
+) -> Callable[[Callable[..., Any]], Compiled]: ...
+@overload
+def compile(
+    fn: Callable[..., Any] | str,
+    *,
+    device: str | None = None,
+    fast_math: bool = False,
+    rounding: str = "graph",
+    static_argnames: Sequence[str] = (),
+    expect_kernels: int | None = None,
+) -> Compiled: ...
+def compile(
+    fn: Callable[..., Any] | str | None = None,
+    *,
+    device: str | None = None,
+    fast_math: bool = False,
+    rounding: str = "graph",
+    static_argnames: Sequence[str] = (),
+    expect_kernels: int | None = None,
+) -> Compiled | Callable[[Callable[..., Any]], Compiled]:
+    """Compile a NumPy function, or a one-line program such as `"lambda x, y: 2*x + 3*y**2"`. Also a decorator.
+
+    device: None runs where the arrays live; "cpu" or "cuda" insists. fast_math: permits contraction and approximate
+    instructions. rounding: "graph" rounds half precision at casts and results, "each-op" after every operator as NumPy does.
+    static_argnames: arguments that are part of the key. expect_kernels: raise FusionLost if a plan has more.
+    """
+    if rounding not in ("graph", "each-op"):
+        raise ArgumentError(f"rounding={rounding!r}", "bad-option", notes=['it is "graph" or "each-op"'])
+    names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
+    options = Options(device, fast_math, rounding, names, expect_kernels)
+    if fn is None:
+        return lambda function: Compiled(_PythonSource(function), options, toolchain)
+    if isinstance(fn, Compiled):
+        return Compiled(fn._source, options, toolchain)
+    if isinstance(fn, str):
+        return Compiled(_one_liner(fn), options, toolchain)
+    if not callable(fn):
+        raise ArgumentError(f"compile takes a function or text, not a {type(fn).__name__}", "not-callable")
+    return Compiled(_PythonSource(fn), options, toolchain)
+
+
+class ProgramFile:
+    """The functions of a `.fuse` program: `prog["name"]` or `prog.name` is a `Compiled`."""
+
+    def __init__(self, text: str, filename: str) -> None:
+        from fuser.frontend.program import Program
+
+        self._program = Program(text, filename)
+        self.filename = filename
+        self._compiled: dict[str, Compiled] = {}
+
+    def __getitem__(self, name: str) -> Compiled:
+        if name not in self._program.functions:
+            raise _no_function(name, self.filename, list(self._program.functions))
+        if name not in self._compiled:
+            self._compiled[name] = Compiled(_DslSource(self._program, name), Options(), toolchain)
+        return self._compiled[name]
+
+    def __getattr__(self, name: str) -> Compiled:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        try:
+            return self[name]
+        except NameResolutionError as error:
+            raise AttributeError(str(error)) from error
+
+    def __iter__(self) -> Any:
+        return iter(self._program.functions)
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self._program.functions]
+
+    def __repr__(self) -> str:
+        return f"<fuser program {self.filename}: {', '.join(self)}>"
+
+
+def _no_function(name: str, filename: str, known: list[str]) -> NameResolutionError:
+    import difflib
+
+    near = difflib.get_close_matches(name, known, 1)
+    hint = f"did you mean `{near[0]}`?" if near else "it has " + ", ".join(known)
+    return NameResolutionError(f"{filename} has no function `{name}`", "unknown-function", notes=[hint])
+
+
+def parse(text: str, filename: str = "<string>") -> ProgramFile:
+    """A `.fuse` program from text; ParseError with line, column and caret where it is not one."""
+    return ProgramFile(text, filename)
+
+
+def load(path: str | Path) -> ProgramFile:
+    """A `.fuse` program from a file (UTF-8)."""
+    from fuser.frontend.program import read_source
+
+    return ProgramFile(read_source(path), str(path))
+
+
+def reference(fn: Callable[..., Any] | Compiled | str) -> Callable[..., Any]:
+    """The meaning of a program: the same graph evaluated node by node with NumPy, nothing fused."""
+    return (fn if isinstance(fn, Compiled) else compile(fn)).reference
+
+
+def _one_liner(text: str) -> _DslSource:
+    from fuser.frontend.program import Program
+
+    if text.endswith(".fuse"):
+        raise ArgumentError(
+            f"compile({text!r}) takes a program, not a file name",
+            "file-name",
+            notes=["did you mean fuser.load?"],
+        )
+    program = Program.from_lambda(text) if text.lstrip().startswith("lambda") else Program(text, "<string>")
+    names = list(program.functions)
+    if len(names) != 1:
+        raise ParseError(
+            f"the text defines {len(names)} functions", "one-function", notes=["use fuser.parse for several"]
+        )
+    return _DslSource(program, names[0])
+
+
+class _PythonSource:
+    """A Python function as a `Source`."""
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self.fn = fn
+        self.name = getattr(fn, "__name__", type(fn).__name__)
+
+    @property
+    def signature(self) -> inspect.Signature:
+        return inspect.signature(self.fn)
+
+    def trace(self, names: Sequence[str], specs: Sequence[Spec], tree: Any) -> Graph:
+        from fuser.frontend.trace import trace
+
+        return trace(self.fn, names, specs, tree)
+
+    def captured(self, graph: Graph) -> Sequence[Any]:
+        from fuser.frontend.capture import captured_arrays
+
+        return captured_arrays(self.fn, graph)
+
+    def state(self) -> Any:
+        from fuser.frontend.capture import snapshot
+
+        return snapshot(self.fn)
+
+    def reference(self) -> Callable[..., Any]:
+        return self.fn
+
+    def dim_names(self, leaf: str, rank: int) -> Sequence[str | None]:
+        """Names from an annotation such as `x: "f32[n, d]"`."""
+        annotation = getattr(self.fn, "__annotations__", {}).get(leaf)
+        return dim_names_of(annotation, rank)
+
+
+class _DslSource:
+    """A function of a `.fuse` program as a `Source`."""
+
+    def __init__(self, program: Any, name: str) -> None:
+        self.program, self.name = program, name
+
+    @property
+    def signature(self) -> inspect.Signature:
+        found: inspect.Signature = self.program.python_signature(self.name)
+        return found
+
+    def trace(self, names: Sequence[str], specs: Sequence[Spec], tree: Any) -> Graph:
+        graph: Graph = self.program.build(self.name, specs)
+        return graph
+
+    def captured(self, graph: Graph) -> Sequence[Any]:
+        return ()
+
+    def state(self) -> Any:
+        return None
+
+    def reference(self) -> Callable[..., Any]:
+        return self.trace
+
+    def dim_names(self, leaf: str, rank: int) -> Sequence[str | None]:
+        names: Sequence[str | None] = self.program.dim_names(self.name, leaf, rank)
+        return names
+
+
+@cache
+def toolchain() -> Toolchain:
+    """The packages behind the core, imported now."""
+    from fuser.codegen import schedule
+    from fuser.passes import cost, fuse, pipeline
+
+    return Toolchain(
+        prepare=pipeline.prepare,
+        plan_groups=fuse.plan_groups,
+        choose=schedule.choose,
+        lower=schedule.lower,
+        build=_build,
+        estimate=cost.estimate,
+    )
+
+
+def _build(kernel: Any, device: Device) -> Built:
+    """Compile one kernel for a device: expand, verify, then NVRTC or LLVM."""
+    from fuser.codegen.expand import expand
+    from fuser.codegen.verify import check
+
+    ready = expand(kernel)
+    check(ready)
+    return _build_cpu(ready) if kernel.target == "cpu" else _build_cuda(ready, device)
+
+
+def _build_cpu(kernel: Any) -> Built:
+    from fuser.codegen.llvm import jit
+
+    native = jit.compile(kernel)
+    return Built(kernel, native, Resources(), lambda: str(native.ir))
+
+
+def _build_cuda(kernel: Any, device: Device) -> Built:
+    from fuser.codegen.cuda import nvrtc, printer
+    from fuser.runtime.cuda import LazyKernel
+
+    source = printer.print_kernel(kernel)
+    binary = nvrtc.compile(source, kernel.name, device.name)
+    resources = Resources(binary.registers, binary.spills, binary.stack, binary.shared)
+    return Built(kernel, LazyKernel(binary.cubin, kernel.name), resources, lambda: source)
+
+
+class _Ops:
+    """`fuser.ops`: every composite and function of the table, callable inside programs and on plain arrays."""
+
+    def __getattr__(self, name: str) -> Any:
+        from fuser.optable import table
+
+        row = table().find("dsl", name)
+        if row is None:
+            raise AttributeError(f"fuser.ops has no `{name}`")
+        from fuser.frontend.protocols import public_function
+
+        return public_function(row)
+
+    def __dir__(self) -> list[str]:
+        from fuser.optable import table
+
+        return sorted(table().names("dsl"))
+
+
+ops = _Ops()

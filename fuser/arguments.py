@@ -1,0 +1,170 @@
+"""The arguments of one call: bound, classified, keyed.
+
+In: what the user passed. Out: a `Bound` call: a spec a leaf for the front ends (array, run-time scalar, static value),
+the arrays' descriptions, the host environment (dims, strides, scalars), and the trace key.
+
+Classes of leaves: arrays (NumPy scalars are strong 0-d arrays); Python `int` and `float` are run-time scalars; everything
+else is static and part of the key, as are scalars and dims that an earlier trace asked to specialise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fuser import trees
+from fuser.errors import ArgumentError, DeviceError, DTypeError
+from fuser.hostexpr import HostExpr
+from fuser.keys import Layout, TraceKey, stride_symbol
+from fuser.runtime import arrays
+from fuser.runtime.arrays import CPU, ArrayInfo, Family, Place
+from fuser.specs import ArraySpec, ScalarSpec, Spec, StaticSpec, symbolic_shape
+
+PreferredDims = Callable[[str, int], Sequence[str | None]]  # (leaf name, rank) -> the user's names for its dims
+
+
+@dataclass(frozen=True)
+class Bound:
+    """One call, ready to be traced, planned and run.
+
+    names/leaves/specs are parallel, one entry a leaf of the argument tree; `infos` describes the array leaves in order.
+    `env` binds dim symbols (`n`, `x.0`), strides (`#0.1`) and scalars (`=h`).
+    """
+
+    tree: Any
+    names: tuple[str, ...]
+    leaves: tuple[Any, ...]
+    specs: tuple[Spec, ...]
+    infos: tuple[ArrayInfo, ...]
+    env: Mapping[str, Any]
+    family: Family
+    place: Place
+    key: TraceKey
+
+    @property
+    def layouts(self) -> tuple[Layout, ...]:
+        return tuple("c" if i.contiguous else "s" for i in self.infos)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What earlier traces asked to know: names of scalars and dim symbols that must be static."""
+
+    scalars: frozenset[str] = frozenset()
+    dims: frozenset[str] = frozenset()
+
+
+def bind(
+    arguments: Mapping[str, Any], static_names: frozenset[str], request: Request, device: str, dims: PreferredDims
+) -> Bound:
+    """Classify the bound arguments of a call; ArgumentError, DTypeError or DeviceError where they do not fit.
+
+    Names of leaves are readable: `x`, `params.w`, `state.0`.
+    """
+    taken: set[str] = set()
+    leaves, tree = trees.flatten(dict(arguments), static=static_names)
+    names = tuple(trees.leaf_names(tree))
+    specs: list[Spec] = []
+    infos: list[ArrayInfo] = []
+    env: dict[str, Any] = {}
+    for name, leaf in zip(names, leaves, strict=True):
+        root = name.partition(".")[0]
+        if root not in static_names and arrays.is_array(leaf):
+            info = arrays.describe(leaf, name)
+            shape = symbolic_shape(info.shape, dims(name, len(info.shape)), name, taken)
+            specs.append(_array_spec(info, shape, request, env, len(infos)))
+            infos.append(info)
+        elif root not in static_names and type(leaf) in (int, float) and name not in request.scalars:
+            specs.append(ScalarSpec("int" if type(leaf) is int else "float"))
+            env[f"={name}"] = leaf
+        elif isinstance(leaf, complex) and not isinstance(leaf, (int, float)):
+            raise DTypeError(
+                f"`{name}` is complex: not supported yet", "complex", notes=["pass real and imaginary parts"]
+            )
+        else:
+            specs.append(StaticSpec(_hashable(leaf, name)))
+    family, place = placement(names, specs, infos)
+    key = TraceKey(tree, _array_keys(specs), _scalar_keys(specs), _static_keys(specs), device or str(place))
+    return Bound(tree, names, tuple(leaves), tuple(specs), tuple(infos), env, family, place, key)
+
+
+def _array_spec(
+    info: ArrayInfo, shape: Sequence[int | HostExpr], request: Request, env: dict[str, Any], position: int
+) -> ArraySpec:
+    """The spec of an array leaf; binds its dims and strides in `env`."""
+    dims: list[int | HostExpr] = []
+    for axis, (d, size, stride) in enumerate(zip(shape, info.shape, info.strides, strict=True)):
+        env[stride_symbol(position, axis)] = stride
+        if isinstance(d, HostExpr):
+            env[d.value] = size
+            dims.append(size if d.value in request.dims else d)
+        else:
+            dims.append(d)
+    return ArraySpec(info.dtype, tuple(dims))
+
+
+def placement(names: Sequence[str], specs: Sequence[Spec], infos: Sequence[ArrayInfo]) -> tuple[Family, Place]:
+    """The one library and device of a call's arrays (NumPy on the CPU when there are none).
+
+    NumPy scalars go anywhere. Arrays of two devices raise DeviceError naming both.
+    """
+    array_names = [n for n, s in zip(names, specs, strict=True) if isinstance(s, ArraySpec)]
+    real = [(n, i) for n, i in zip(array_names, infos, strict=True) if not i.is_scalar]
+    if not real:
+        return "numpy", CPU
+    first_name, first = real[0]
+    for name, info in real[1:]:
+        if info.place != first.place:
+            raise DeviceError(
+                f"`{first_name}` is on {first.place} but `{name}` is on {info.place}",
+                "mixed-devices",
+                notes=["move one of them; fuser copies nothing between devices by itself"],
+            )
+    families = [i.family for _, i in real]
+    preferred: Sequence[Family] = ("torch", "cupy", "numpy")
+    return next(f for f in preferred if f in families), first.place
+
+
+def _array_keys(specs: Sequence[Spec]) -> tuple[Any, ...]:
+    """Dtype and class of each dim; a dim asked to be static is keyed by its value."""
+    return tuple(
+        (s.dtype.name, tuple("n" if isinstance(d, HostExpr) else str(d) for d in s.shape))
+        for s in specs
+        if isinstance(s, ArraySpec)
+    )
+
+
+def _scalar_keys(specs: Sequence[Spec]) -> tuple[str, ...]:
+    return tuple(s.kind for s in specs if isinstance(s, ScalarSpec))
+
+
+def _static_keys(specs: Sequence[Spec]) -> tuple[Any, ...]:
+    """Static values with their types (True == 1 in Python, but not as a static argument)."""
+    return tuple((type(s.value).__name__, s.value) for s in specs if isinstance(s, StaticSpec))
+
+
+def _hashable(value: Any, name: str) -> Any:
+    try:
+        hash(value)
+    except TypeError:
+        raise ArgumentError(
+            f"`{name}` is a {type(value).__name__}: neither an array, a number nor hashable",
+            "unhashable-argument",
+            notes=["pass arrays, numbers, or hashable values such as strings and tuples"],
+        ) from None
+    return value
+
+
+def on_place(bound: Bound) -> tuple[ArrayInfo, ...]:
+    """The call's arrays with NumPy scalars moved to the call's device."""
+    if bound.place == CPU or not any(i.is_scalar for i in bound.infos):
+        return bound.infos
+    import cupy
+
+    with cupy.cuda.Device(bound.place.ordinal):
+        return tuple(
+            arrays.describe(cupy.asarray(np.asarray(i.base)), "scalar") if i.is_scalar else i for i in bound.infos
+        )

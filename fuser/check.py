@@ -1,0 +1,111 @@
+"""Comparing a compiled function with the reference.
+
+In: a `Compiled` and arguments. Out: a `Verdict` per result, or CheckFailed saying where and by how much.
+Tolerances: results of integer and bool dtype must be equal; floats may differ by `rtol` relative to the largest
+magnitude that enters the sum of the result's row, because reductions are ordered per device kind.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fuser import trees
+from fuser.compiled import check_failed
+from fuser.runtime import arrays
+
+if TYPE_CHECKING:
+    from fuser.compiled import Compiled
+
+RTOL = {"f16": 2e-3, "bf16": 1.6e-2, "f32": 2e-5, "f64": 1e-12}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One result compared: largest absolute and relative difference, and where."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    equal: bool
+    largest: float
+    where: tuple[int, ...]
+    got: Any
+    wanted: Any
+
+    def __str__(self) -> str:
+        same = "equal bit for bit" if self.equal else f"largest difference {self.largest:.3g}"
+        return f"{self.name} {self.dtype}{list(self.shape)}: {same}"
+
+
+def host(value: Any) -> Any:
+    """A result on the host as a NumPy array or scalar."""
+    family = arrays.family_of(value)
+    if family == "cupy":
+        return value.get()
+    if family == "torch":
+        value = value.detach().cpu()
+        return value.float().numpy() if "bfloat16" in str(value.dtype) else value.numpy()
+    return value
+
+
+def to_host(tree: Any) -> Any:
+    """A tree of arguments or results with every array on the host."""
+    leaves, structure = trees.flatten(tree)
+    return trees.unflatten(structure, [host(leaf) for leaf in leaves])
+
+
+def reference_results(compiled: Compiled, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """What the program means: its graph evaluated node by node with NumPy; arguments are left alone."""
+    from fuser import interpreter
+
+    host_args, host_kwargs = to_host(args), to_host(dict(kwargs))
+    bound, traced = compiled._trace(host_args, host_kwargs)
+    captured = [host(a) for a in compiled._source.captured(traced.graph)]
+    values = [np.array(i.base) for i in bound.infos] + captured
+    outputs, effects = interpreter.evaluate(traced.graph, values, dict(bound.env))
+    del effects  # the reference returns results only; `compare` checks arguments through a second call
+    return trees.rebuild(traced.graph.output_tree, [o[()] if o.shape == () else o for o in outputs], bound.env)
+
+
+def compare(compiled: Compiled, args: tuple[Any, ...], kwargs: Mapping[str, Any], rtol: float | None) -> list[Verdict]:
+    """Run both and compare leaf by leaf; the compiled run works on copies, so arguments stay as they are."""
+    wanted = trees.flatten(reference_results(compiled, args, kwargs))[0]
+    got = trees.flatten(to_host(compiled(*copy.deepcopy(args), **copy.deepcopy(dict(kwargs)))))[0]
+    verdicts = [
+        _compare_leaf(f"result {k}" if len(got) > 1 else "result", g, w, rtol)
+        for k, (g, w) in enumerate(zip(got, wanted, strict=True))
+    ]
+    bad = [v for v in verdicts if v.largest > 0 and not _within(v, rtol)]
+    if bad:
+        notes = [f"{v}, at {v.where}: got {v.got}, reference {v.wanted}" for v in bad]
+        raise check_failed(f"`{compiled.__name__}` differs from the reference in {len(bad)} results", notes)
+    return verdicts
+
+
+def _compare_leaf(name: str, got: Any, wanted: Any, rtol: float | None) -> Verdict:
+    a, b = np.asarray(got), np.asarray(wanted)
+    if a.shape != b.shape or a.dtype != b.dtype:
+        raise check_failed(f"{name} is {a.dtype}{a.shape}, the reference {b.dtype}{b.shape}", [])
+    if a.size == 0:
+        return Verdict(name, str(a.dtype), a.shape, True, 0.0, (), None, None)
+    equal = a.tobytes() == b.tobytes()
+    wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
+    with np.errstate(all="ignore"):
+        scale = np.nanmax(np.where(np.isfinite(wide_b), np.abs(wide_b), 0)) or 1.0
+        difference = np.where(wide_a == wide_b, 0, np.abs(wide_a - wide_b) / np.maximum(np.abs(wide_b), scale * 1e-3))
+    both_nan = np.isnan(wide_a) & np.isnan(wide_b)
+    difference = np.where(both_nan, 0, np.where(np.isnan(difference), np.inf, difference))
+    where = tuple(int(k) for k in np.unravel_index(int(np.argmax(difference)), difference.shape))
+    return Verdict(name, str(a.dtype), a.shape, equal, float(difference[where]), where, a[where], b[where])
+
+
+def _within(v: Verdict, rtol: float | None) -> bool:
+    if v.dtype.startswith(("int", "uint", "bool")):
+        return False
+    short = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64"}[v.dtype]
+    return v.largest <= (RTOL[short] if rtol is None else rtol)

@@ -1,0 +1,345 @@
+"""`Compiled`: what `fuser.compile` gives back; a call is traced, planned, built and run at most once a key.
+
+In: a source (Python function or `.fuse` function) and options. Out: results in kind. Three memos, one a key of
+`fuser.keys`: traces by TraceKey (with guards), programs by SizeClass, and what the runtime keeps a launch.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from fuser import arguments, keys, shapes, trees
+from fuser import device as devices
+from fuser.arguments import Bound, Request
+from fuser.device import Device
+from fuser.errors import ArgumentError, CheckFailed, FusionLost, ShapeError
+from fuser.graph import Graph
+from fuser.hostexpr import HostExpr
+from fuser.keys import Layout, SizeClass
+from fuser.plan import Plan
+from fuser.runtime import arrays, call
+from fuser.runtime.arrays import ArrayInfo, Place
+from fuser.specs import ArraySpec, Spec
+from fuser.toolchain import Toolchain
+
+
+class Specialize(Exception):
+    """Raised by a tracer: a run-time scalar or dim was used where Python needs its value now.
+
+    name: leaf name of a scalar, or a dim symbol. where: the user's line that asked.
+    """
+
+    def __init__(self, name: str, where: str = "") -> None:
+        super().__init__(name)
+        self.name, self.where = name, where
+
+
+class Source(Protocol):
+    """What is compiled: a Python function or a function of a `.fuse` program."""
+
+    name: str
+
+    @property
+    def signature(self) -> inspect.Signature: ...
+    def trace(self, names: Sequence[str], specs: Sequence[Spec], tree: Any) -> Graph: ...
+    def captured(self, graph: Graph) -> Sequence[Any]: ...
+    def state(self) -> Any: ...
+    def reference(self) -> Callable[..., Any]: ...
+    def dim_names(self, leaf: str, rank: int) -> Sequence[str | None]: ...
+
+
+@dataclass(frozen=True)
+class Options:
+    """The keyword options of `fuser.compile`."""
+
+    device: str | None = None
+    fast_math: bool = False
+    rounding: str = "graph"
+    static_argnames: tuple[str, ...] = ()
+    expect_kernels: int | None = None
+
+
+@dataclass
+class Traced:
+    """A prepared graph with the guards it holds under, and its programs by size class."""
+
+    graph: Graph
+    static: Mapping[str, int]
+    lengths: tuple[HostExpr, ...]
+    plans: dict[tuple[SizeClass, str], Plan] = field(default_factory=dict)
+
+    def fits(self, env: Mapping[str, Any]) -> bool:
+        return all(env[k] == v for k, v in self.static.items()) and all(g.holds(env) for g in self.graph.guards)
+
+
+class Compiled:
+    """A compiled function: call it as the original. One object serves all shapes, dtypes, devices and threads."""
+
+    def __init__(self, source: Source, options: Options, toolchain: Callable[[], Toolchain]) -> None:
+        self._source, self._options, self._toolchain = source, options, toolchain
+        self._signature = source.signature
+        self._static = frozenset(options.static_argnames)
+        self._request = Request()
+        self._traces: dict[Any, list[Traced]] = {}
+        self._lock = threading.RLock()
+        self._specializations: dict[str, str] = {}
+        self.__name__ = source.name
+        original = source.reference()
+        if inspect.isfunction(original):
+            functools.update_wrapper(self, original)
+
+    def __repr__(self) -> str:
+        return f"<fuser.Compiled {self.__name__}>"
+
+    @property
+    def specializations(self) -> dict[str, str]:
+        """Scalars and dims that became static, and the line that asked for it."""
+        return dict(self._specializations)
+
+    # -- calling -----------------------------------------------------------------------------------
+    def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
+        """Run on arrays of NumPy (CPU), CuPy or torch; `out` receives the result(s) and is returned."""
+        bound, traced = self._trace(args, kwargs)
+        plan = self._plan_for(bound, traced, self._device_of(bound))
+        captured = [arrays.describe(a, "captured") for a in self._source.captured(traced.graph)]
+        infos = (*arguments.on_place(bound), *captured)
+        env = _with_strides(bound, infos)
+        graph = plan.graph
+        given = self._given_out(graph, out, bound, env)
+        program = call.Program(
+            graph, tuple(zip(plan.groups, plan.built, strict=True)), plan.size_class.layouts, bound.place
+        )
+        results = call.run(program, infos, bound.family, env, given)
+        return self._deliver(graph, results, bound, env, out)
+
+    def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Bound:
+        try:
+            values = self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise ArgumentError(f"{self.__name__}{self._signature}: {error}", "call-signature") from None
+        values.apply_defaults()
+        device = self._options.device or ""
+        return arguments.bind(values.arguments, self._static, self._request, device, self._source.dim_names)
+
+    def _trace(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Bound, Traced]:
+        """The call's trace, made if no kept one fits; scalars and dims are specialised on demand."""
+        while True:
+            bound = self._bind(args, kwargs)
+            key = (bound.key, self._source.state())
+            kept = self._traces.get(key, ())
+            for traced in kept:
+                if traced.fits(bound.env):
+                    return bound, traced
+            with self._lock:
+                try:
+                    traced = self._retrace(bound, kept)
+                except Specialize as wanted:
+                    self._specialize(wanted, bound)
+                    continue
+                self._traces.setdefault(key, []).append(traced)
+                return bound, traced
+
+    def _specialize(self, wanted: Specialize, bound: Bound) -> None:
+        r = self._request
+        if wanted.name in r.scalars | r.dims:
+            raise ArgumentError(f"`{wanted.name}` cannot be made static", "specialise", notes=[wanted.where])
+        dim = "." in wanted.name and wanted.name.rpartition(".")[2].isdigit()
+        self._request = replace(r, **{"dims" if dim else "scalars": (r.dims if dim else r.scalars) | {wanted.name}})
+        self._specializations[wanted.name] = wanted.where
+
+    def _retrace(self, bound: Bound, kept: Sequence[Traced]) -> Traced:
+        """Trace with symbolic dims; where a guard of that fails for this very call, with all dims static."""
+        symbolic = not kept
+        if symbolic:
+            traced = self._trace_once(bound, {})
+            if traced.fits(bound.env):
+                return traced
+        dims = {
+            d.value: int(bound.env[d.value])
+            for s in bound.specs
+            if isinstance(s, ArraySpec)
+            for d in s.shape
+            if isinstance(d, HostExpr)
+        }
+        return self._trace_once(bound, dims)
+
+    def _trace_once(self, bound: Bound, dims: Mapping[str, int]) -> Traced:
+        specs = [_static_dims(s, dims) for s in bound.specs]
+        graph = self._source.trace(bound.names, specs, bound.tree)
+        prepared = self._toolchain().prepare(graph, rounding=self._options.rounding, fast_math=self._options.fast_math)
+        return Traced(prepared, dims, _reduced_lengths(prepared))
+
+    # -- planning ----------------------------------------------------------------------------------
+    def _device_of(self, bound: Bound) -> Device:
+        if self._options.device is not None:
+            return self._resolve(self._options.device, bound.place)
+        return _place_device(bound.place)
+
+    def _resolve(self, name: str, place: Place) -> Device:
+        if name == "cuda":
+            from fuser.runtime import cuda
+
+            cuda.require()
+            return _place_device(place if place.kind == "cuda" else Place("cuda"))
+        return devices.find(name)
+
+    def _plan_for(self, bound: Bound, traced: Traced, device: Device) -> Plan:
+        size_class = classify(bound, traced)
+        key = (size_class, device.name)
+        plan = traced.plans.get(key)
+        if plan is None:
+            with self._lock:
+                plan = traced.plans.get(key) or self._make_plan(traced, size_class, device, bound.env)
+                traced.plans[key] = plan
+        return plan
+
+    def _make_plan(self, traced: Traced, size_class: SizeClass, device: Device, env: Mapping[str, Any]) -> Plan:
+        tools = self._toolchain()
+        sizes = {**env, **size_class.representative}
+        groups, decisions = tools.plan_groups(traced.graph, size_class.representative, device)
+        plan = Plan(traced.graph, groups, decisions, size_class, sizes, device, tools, header=str(self._signature))
+        limit = self._options.expect_kernels
+        if limit is not None and len(groups) > limit:
+            raise _fusion_lost(self.__name__, plan, limit)
+        return plan
+
+    def plan(self, *args: Any, device: str | None = None, **kwargs: Any) -> Plan:
+        """The plan for arrays or specs such as `"f32[n, 4096]"`; `device` "cpu", "cuda" or "sm_90" (no GPU needed)."""
+        args, kwargs = arrays.from_specs(args), arrays.from_specs(kwargs)
+        bound, traced = self._trace(args, kwargs)
+        name = device or self._options.device
+        place_device = self._resolve(name, bound.place) if name else self._device_of(bound)
+        plan = self._plan_for(bound, traced, place_device)
+        return replace(plan, sizes={**plan.sizes, **bound.env})
+
+    # -- results -----------------------------------------------------------------------------------
+    def _given_out(self, graph: Graph, out: Any, bound: Bound, env: Mapping[str, Any]) -> list[ArrayInfo | None]:
+        if out is None:
+            return [None] * len(graph.outputs)
+        leaves = [out] if len(graph.outputs) == 1 and arrays.is_array(out) else trees.flatten(out)[0]
+        if len(leaves) != len(graph.outputs):
+            raise ArgumentError(f"out= has {len(leaves)} arrays for {len(graph.outputs)} results", "out-count")
+        given: list[ArrayInfo | None] = []
+        for array, node in zip(leaves, graph.outputs, strict=True):
+            info = arrays.describe(array, "out")
+            wanted = shapes.evaluate(node.shape, env)
+            if info.shape != wanted:
+                raise ShapeError(f"out= has shape {info.shape}, the result {wanted}", "out-shape")
+            direct = (
+                info.dtype == node.storage and info.contiguous and info.writable and info.place == bound.place
+                and not any(arrays.overlaps(info, i) for i in bound.infos)
+            )  # fmt: skip
+            given.append(info if direct else None)  # otherwise computed apart and copied, as NumPy would
+        return given
+
+    def _deliver(
+        self, graph: Graph, results: Sequence[ArrayInfo], bound: Bound, env: Mapping[str, Any], out: Any
+    ) -> Any:
+        if out is not None:
+            leaves = [out] if len(results) == 1 and arrays.is_array(out) else trees.flatten(out)[0]
+            for array, info in zip(leaves, results, strict=True):
+                if info.base is not array:
+                    call.as_place_array(arrays.describe(array, "out"))[...] = call.as_place_array(info)
+            return out
+        values = [_finished(info) for info in results]
+        return trees.rebuild(graph.output_tree, values, env)
+
+    # -- trust -------------------------------------------------------------------------------------
+    def check(self, *args: Any, rtol: float | None = None, **kwargs: Any) -> Any:
+        """Run, and compare every result with the reference; CheckFailed says where and by how much."""
+        from fuser.check import compare
+
+        return compare(self, args, kwargs, rtol)
+
+    @property
+    def reference(self) -> Callable[..., Any]:
+        """The uncompiled meaning: evaluates the same graph node by node with NumPy."""
+        return functools.partial(_reference_call, self)
+
+
+def _reference_call(compiled: Compiled, *args: Any, **kwargs: Any) -> Any:
+    from fuser.check import reference_results
+
+    return reference_results(compiled, args, kwargs)
+
+
+def _finished(info: ArrayInfo) -> Any:
+    """A result as users get it: full reductions of NumPy arrays are NumPy scalars."""
+    return info.base[()] if info.family == "numpy" and info.shape == () else info.base
+
+
+def _with_strides(bound: Bound, infos: Sequence[ArrayInfo]) -> dict[str, Any]:
+    env = dict(bound.env)
+    for position, info in enumerate(infos):
+        for axis, s in enumerate(info.strides):
+            env[keys.stride_symbol(position, axis)] = s
+    return env
+
+
+def _static_dims(spec: Spec, dims: Mapping[str, int]) -> Spec:
+    if not dims or not isinstance(spec, ArraySpec):
+        return spec
+    return replace(spec, shape=tuple(dims.get(d.value, d) if isinstance(d, HostExpr) else d for d in spec.shape))
+
+
+def _reduced_lengths(graph: Graph) -> tuple[HostExpr, ...]:
+    """Products of reduced dims: the lengths that fix reduction orders."""
+    from fuser.graph import ReduceAttrs
+    from fuser.hostexpr import wrap
+
+    found: dict[HostExpr, None] = {}
+    for n in graph.nodes:
+        if isinstance(n.attrs, ReduceAttrs):
+            operand = n.inputs[0].shape
+            found[wrap(shapes.numel(operand[a] for a in n.attrs.axes))] = None
+    return tuple(found)
+
+
+def classify(bound: Bound, traced: Traced) -> SizeClass:
+    """The size class of a call."""
+    env = bound.env
+    dims = {k: v for k, v in env.items() if k in traced.graph.symbols}
+    lengths = tuple(keys.length_bucket(length, env) for length in traced.lengths)
+    captured: tuple[Layout, ...] = ("c",) * (len(traced.graph.arguments) - len(bound.infos))
+    aligned = all(i.pointer % 16 == 0 for i, layout in zip(bound.infos, bound.layouts, strict=True) if layout == "c")
+    biggest = max((abs(i.extent[1] - i.extent[0]) for i in bound.infos), default=0)
+    wide = biggest >= 1 << 31 or _largest_node(traced.graph, env) >= 1 << 31
+    buckets, multiples = keys.dim_buckets(dims), keys.dim_multiples(dims)
+    return SizeClass(buckets, lengths, bound.layouts + captured, aligned, 64 if wide else 32, multiples)
+
+
+def _largest_node(graph: Graph, env: Mapping[str, Any]) -> int:
+    """Elements of the largest value in the graph."""
+    sizes = {n.shape for n in graph.nodes}
+    return max((_count(shapes.evaluate(s, env)) for s in sizes), default=0)
+
+
+def _count(shape: Sequence[int]) -> int:
+    total = 1
+    for d in shape:
+        total *= d
+    return total
+
+
+def _place_device(place: Place) -> Device:
+    if place.kind == "cpu":
+        return devices.find("cpu")
+    from fuser.runtime import cuda
+
+    return devices.find(cuda.architecture(place.ordinal))
+
+
+def _fusion_lost(name: str, plan: Plan, limit: int) -> FusionLost:
+    apart = [d for d in plan.decisions if d.verdict == "apart"]
+    notes = [f"{plan.names[d.producer]} -> {plan.names[d.consumer]}: {d.text}" for d in apart[:4]]
+    return FusionLost(f"`{name}` plans {len(plan.groups)} kernels, expect_kernels={limit}", "fusion-lost", notes=notes)
+
+
+def check_failed(message: str, notes: Sequence[str]) -> CheckFailed:
+    """The error of `Compiled.check`."""
+    return CheckFailed(message, "check-failed", notes=notes)

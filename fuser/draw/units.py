@@ -1,0 +1,31 @@
+"""Numbers as people read them: three digits and a unit."""
+
+from __future__ import annotations
+
+
+def size(nbytes: float) -> str:
+    """Bytes in decimal units: `268 MB`, `1.07 GB`, `12 B`."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if nbytes < 999.5 or unit == "GB":
+            return f"{digits(nbytes)} {unit}"
+        nbytes /= 1000
+    return f"{digits(nbytes)} TB"
+
+
+def time(microseconds: float) -> str:
+    """Microseconds as `68 us` or `1.2 ms`."""
+    if microseconds < 999.5:
+        return f"{digits(microseconds)} us"
+    return f"{digits(microseconds / 1000)} ms"
+
+
+def digits(value: float) -> str:
+    """Three significant digits at most, integers from 100 on."""
+    if value >= 99.5 or value == int(value):
+        return f"{value:.0f}"
+    return f"{value:.3g}"
+
+
+def count(n: int, noun: str) -> str:
+    """`1 kernel`, `2 kernels`."""
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"

@@ -1,0 +1,151 @@
+"""What a fused group is: which values one kernel computes, over which iteration space, in which stages.
+
+In: nodes of a lowered graph (by id). Out: `Group`, a frozen record with no threads and no vector widths; a
+`Schedule` (see `schedule.py`) adds those. Index expressions here are over the group's own variables:
+`p0, p1, ...` for parallel axes and `r0, r1, ...` for reduced axes of its space.
+
+Evaluation is lazy: a stage names reductions to finish and values to store; everything between them and the
+group's inputs is computed where it is needed, at whatever index the views lead to. A reduction of an earlier
+stage is read as the per-row result of that stage.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from fuser.hostexpr import HostExpr, lit, sym
+from fuser.indexmap import Index
+from fuser.shapes import Shape, numel
+
+GroupKind = Literal["pointwise", "rows", "columns", "mixed", "full", "scan", "library", "empty"]
+
+
+def parallel_axis(k: int) -> HostExpr:
+    """Variable of parallel axis `k`."""
+    return sym(f"p{k}")
+
+
+def reduced_axis(k: int) -> HostExpr:
+    """Variable of reduced axis `k`."""
+    return sym(f"r{k}")
+
+
+@dataclass(frozen=True)
+class Space:
+    """An iteration space: parallel axes (outermost first), then reduced axes in reduction order (row-major).
+
+    `inner` tells whether the reduced axes include the last axis of the reduced values: the axis kind of `order`.
+    """
+
+    parallel: Shape
+    reduced: Shape = ()
+    inner: bool = True
+
+    @property
+    def rows(self) -> HostExpr:
+        """Number of parallel points."""
+        return lit(1) * numel(self.parallel)
+
+    @property
+    def length(self) -> HostExpr:
+        """Reduced elements a parallel point (1 when nothing is reduced)."""
+        return lit(1) * numel(self.reduced)
+
+    @property
+    def parallel_index(self) -> Index:
+        return tuple(lit(0) if d == 1 else parallel_axis(k) for k, d in enumerate(self.parallel))
+
+    @property
+    def reduced_index(self) -> Index:
+        return tuple(lit(0) if d == 1 else reduced_axis(k) for k, d in enumerate(self.reduced))
+
+
+@dataclass(frozen=True)
+class Reducer:
+    """A reduction node finished by a stage: its operand is evaluated at `index` (over p and r) for every r."""
+
+    node: int
+    index: Index
+
+
+@dataclass(frozen=True)
+class Store:
+    """A value written to memory: node `node` at `index` (over p, and r unless `per_row`), in its storage dtype.
+
+    `per_row` stores happen once a parallel point, after the stage's loop over r. Every element of the node is
+    stored exactly once as p and r run over the space.
+    """
+
+    node: int
+    index: Index
+    per_row: bool = False
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One pass over the reduced axes of every row: reductions to finish, full-space values to store.
+
+    In a space without reduced axes a group has one stage with stores only.
+    """
+
+    reducers: tuple[Reducer, ...] = ()
+    stores: tuple[Store, ...] = ()
+
+
+@dataclass(frozen=True)
+class Group:
+    """A kernel to be.
+
+    members: ids of the nodes it computes, ascending. inputs: ids of nodes it reads from memory (graph inputs,
+    results of earlier groups). stages: per space, in order (one tuple of stages for each entry of `spaces`).
+    library: the opaque node it runs, if it is a library call. scan: the scan node it runs over its last (reduced) axes.
+    in_place: argument positions that this group's stores may write directly, by stored node id.
+    """
+
+    name: str
+    members: tuple[int, ...]
+    inputs: tuple[int, ...]
+    spaces: tuple[Space, ...]
+    stages: tuple[tuple[Stage, ...], ...]
+    library: int | None = None
+    scan: int | None = None
+    in_place: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def space(self) -> Space:
+        """The only space of a group that has one."""
+        (space,) = self.spaces
+        return space
+
+    @cached_property
+    def stores(self) -> tuple[Store, ...]:
+        return tuple(s for stages in self.stages for stage in stages for s in stage.stores)
+
+    @cached_property
+    def outputs(self) -> tuple[int, ...]:
+        """Ids of stored nodes, in order of storing."""
+        if self.library is not None:
+            return (self.library,)
+        return tuple(dict.fromkeys(s.node for s in self.stores))
+
+    @cached_property
+    def reductions(self) -> tuple[int, ...]:
+        return tuple(r.node for stages in self.stages for stage in stages for r in stage.reducers)
+
+    @property
+    def kind(self) -> GroupKind:
+        """Derived: what a schedule distinguishes first."""
+        if self.library is not None:
+            return "library"
+        if self.scan is not None:
+            return "scan"
+        if not self.stores:
+            return "empty"
+        space = self.spaces[0]
+        if not space.reduced:
+            return "pointwise"
+        if not space.parallel or space.rows == lit(1):
+            return "full"
+        return "rows" if space.inner else "columns"

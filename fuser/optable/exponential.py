@@ -1,0 +1,129 @@
+"""Rows of exponentials, logarithms and the logistic function.
+
+In: nothing. Out: rows as NumPy's ufuncs, and `sigmoid`. Primitive where a device has the function, expanded
+where they are made of others. Error bounds cover every backend: CUDA's documented ones and this project's
+polynomials.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from fuser.optable.base import Cost, Names, S, ScalarOp, Table, Vjp
+from fuser.optable.references import in_double
+from fuser.optable.rules import floats, numpy_rule
+from fuser.optable.spell import c_call, libm
+
+Array = np.ndarray[Any, Any]
+LN2 = math.log(2.0)
+LOG2E = math.log2(math.e)
+
+
+def _logaddexp(a: S, b: S) -> S:
+    """Equal arguments (infinities too) apart, so that no inf - inf makes a NaN."""
+    difference = a - b
+    tail = (-difference.op("absolute")).op("exp").op("log1p")
+    larger = (difference > 0).where(a, b)
+    return a.eq(b).where(a + LN2, difference.ne(difference).where(difference, larger + tail))
+
+
+def _logaddexp2(a: S, b: S) -> S:
+    difference = a - b
+    tail = (-difference.op("absolute")).op("exp2").op("log1p") * LOG2E
+    larger = (difference > 0).where(a, b)
+    return a.eq(b).where(a + 1.0, difference.ne(difference).where(difference, larger + tail))
+
+
+def _sigmoid(x: S) -> S:
+    """Of e = exp(-|x|), which neither overflows nor cancels: 1/(1+e) or e/(1+e)."""
+    e = (-x.op("absolute")).op("exp")
+    return (x >= 0).where(e.like(1.0), e) / (1.0 + e)
+
+
+def _sigmoid_array(x: Array) -> Array:
+    e = np.exp(-np.abs(x))
+    return np.where(x >= 0, 1.0, e) / (1.0 + e)
+
+
+
+def _logit(x: S) -> S:
+    """log(x/(1-x)); near 1/2 the quotient is near 1, so log1p of its distance from 1 keeps the digits."""
+    near = ((x - 0.5) * 2.0 / (1.0 - x)).op("log1p")
+    far = (x / (1.0 - x)).op("log")
+    return ((x > 0.3) & (x < 0.65)).where(near, far)
+
+
+def _logit_array(x: Array) -> Array:
+    return np.where((x > 0.3) & (x < 0.65), np.log1p((x - 0.5) * 2.0 / (1.0 - x)), np.log(x / (1.0 - x)))
+
+
+def _function(
+    name: str, ufunc: np.ufunc, c: str, cost: Cost, domain: tuple[float, float], vjp: Vjp, *,
+    ulp: tuple[float, float] = (2, 2), notes: str = "", torch: str = "", scipy: tuple[str, ...] = (),
+) -> ScalarOp:  # fmt: skip
+    """A unary function that both devices' libraries have."""
+    names = Names(numpy=(name,), torch=(torch or name,), scipy=scipy, methods=(torch or name,))
+    return ScalarOp(
+        name=name, arity=1, rule=numpy_rule(ufunc), reference=in_double(ufunc), names=names, cuda=c_call(c),
+        llvm=libm(c),
+        cost=cost, domain=domain, ulp={"f32": ulp[0], "f64": ulp[1]}, vjp=vjp, notes=notes,
+    )  # fmt: skip
+
+
+# Costs: the f32 function's instructions in SASS (NVRTC 13, sm_90), slow paths apart, and registers beyond its operands.
+_EXP, _EXP2, _EXPM1 = Cost(9, sfu=1, registers=2), Cost(4, sfu=1, registers=2), Cost(24, registers=4)
+_LOG, _LOG1P = Cost(27, registers=6), Cost(29, registers=5)
+
+FUNCTIONS = (
+    _function("exp", np.exp, "exp", _EXP, (-80, 80), lambda g, y, x: (g * y,), notes="overflows to inf, -inf gives 0"),
+    _function("exp2", np.exp2, "exp2", _EXP2, (-120, 120), lambda g, y, x: (g * y * LN2,), scipy=("exp2",)),
+    _function("expm1", np.expm1, "expm1", _EXPM1, (-20, 80), lambda g, y, x: (g * (y + 1.0),),
+              scipy=("expm1",), notes="keeps -0.0; accurate near 0"),
+    _function("log", np.log, "log", _LOG, (1e-30, 1e30), lambda g, y, x: (g / x,),
+              notes="0 gives -inf, below zero NaN"),
+    _function("log2", np.log2, "log2", _LOG, (1e-30, 1e30), lambda g, y, x: (g / (x * LN2),)),
+    _function("log10", np.log10, "log10", _LOG, (1e-30, 1e30), lambda g, y, x: (g / (x * math.log(10.0)),)),
+    _function("log1p", np.log1p, "log1p", _LOG1P, (-0.99, 1e10), lambda g, y, x: (g / (x + 1.0),),
+              scipy=("log1p",), notes="keeps -0.0; -1 gives -inf, below that NaN"),
+)  # fmt: skip
+
+ROWS = (
+    *FUNCTIONS,
+    ScalarOp(
+        name="logaddexp", arity=2, rule=numpy_rule(np.logaddexp), reference=in_double(np.logaddexp), expand=_logaddexp,
+        cost=Cost(45, sfu=1, registers=7), ulp={"f32": 3, "f64": 3},
+        names=Names(numpy=("logaddexp",), torch=("logaddexp",)),
+        vjp=lambda g, y, a, b: (g * (a - y).op("exp"), g * (b - y).op("exp")), domain=(0, 50),
+        notes="infinities of one sign are not subtracted: both -inf give -inf; "
+        "digits cancel near a result of 0, as NumPy's do",
+    ),
+    ScalarOp(
+        name="logaddexp2", arity=2, rule=numpy_rule(np.logaddexp2), reference=in_double(np.logaddexp2),
+        expand=_logaddexp2,
+        cost=Cost(45, sfu=1, registers=7), ulp={"f32": 3, "f64": 3},
+        names=Names(numpy=("logaddexp2",), torch=("logaddexp2",)),
+        vjp=lambda g, y, a, b: (g * (a - y).op("exp2"), g * (b - y).op("exp2")), domain=(0, 50),
+        notes="as `logaddexp`, to base 2",
+    ),
+    ScalarOp(
+        name="sigmoid", arity=1, rule=floats(1), reference=in_double(_sigmoid_array), expand=_sigmoid,
+        cost=Cost(22, sfu=2, registers=3), ulp={"f32": 4, "f64": 4}, domain=(-80, 80),
+        names=Names(torch=("sigmoid",), scipy=("expit",), dsl=("expit",), methods=("sigmoid",)),
+        vjp=lambda g, y, x: (g * (y * (1.0 - y)),), notes="small results keep their digits down to the subnormals",
+    ),
+    ScalarOp(
+        name="logit", arity=1, rule=floats(1), reference=in_double(_logit_array), expand=_logit,
+        cost=Cost(75, sfu=2, registers=8), ulp={"f32": 5, "f64": 5}, domain=(0.01, 0.99),
+        names=Names(torch=("logit",), scipy=("logit",), methods=("logit",)), vjp=lambda g, y, x: (g / (x * (1.0 - x)),),
+        notes="NaN outside [0, 1], infinities at its ends",
+    ),
+)  # fmt: skip
+
+
+def register(table: Table) -> None:
+    """Add this module's rows."""
+    for row in ROWS:
+        table.register(row)

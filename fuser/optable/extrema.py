@@ -1,0 +1,139 @@
+"""Rows that take the larger or smaller of values.
+
+In: nothing. Out: `maximum`/`minimum` (NaN wins), `fmax`/`fmin` (NaN loses), `clip`, and the helpers
+`max_num`, `min_num` for index arithmetic. C's `fmaxf` and LLVM's `maxnum` drop NaN, so none of these is
+primitive for floats. For two zeros of different sign NumPy's answer differs by CPU and by position in the
+array; ours is the second operand, as NumPy's vector code has it on x86, everywhere. Hence references written
+out rather than `np.maximum`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fuser.optable.base import Cost, Names, S, ScalarOp, Table
+from fuser.optable.rules import integers, numpy_rule, same
+
+Array = np.ndarray[Any, Any]
+
+
+def _chosen(takes_first: S, a: S, b: S) -> S:
+    return takes_first.where(a, b)
+
+
+def _maximum(a: S, b: S) -> S:
+    if a.dtype.kind == "b":
+        return a | b
+    first = a > b
+    return _chosen(first | a.ne(a) if a.dtype.is_float else first, a, b)
+
+
+def _minimum(a: S, b: S) -> S:
+    if a.dtype.kind == "b":
+        return a & b
+    first = a < b
+    return _chosen(first | a.ne(a) if a.dtype.is_float else first, a, b)
+
+
+def _fmax(a: S, b: S) -> S:
+    return _chosen((a > b) | b.ne(b), a, b) if a.dtype.is_float else _maximum(a, b)
+
+
+def _fmin(a: S, b: S) -> S:
+    return _chosen((a < b) | b.ne(b), a, b) if a.dtype.is_float else _minimum(a, b)
+
+
+def _clip(x: S, low: S, high: S) -> S:
+    """min(max(x, low), high) where a tie keeps x, and NaN anywhere wins."""
+    if x.dtype.kind == "b":
+        return (x | low) & high
+    if not x.dtype.is_float:
+        raised = (x < low).where(low, x)
+        return (raised > high).where(high, raised)
+    raised = ((x < low) | low.ne(low)).where(low, x)
+    raised = x.ne(x).where(x, raised)
+    lowered = ((raised > high) | high.ne(high)).where(high, raised)
+    return raised.ne(raised).where(raised, lowered)
+
+
+def _maximum_array(a: Array, b: Array) -> Array:
+    return np.where((a > b) | (a != a), a, b)
+
+
+def _minimum_array(a: Array, b: Array) -> Array:
+    return np.where((a < b) | (a != a), a, b)
+
+
+def _fmax_array(a: Array, b: Array) -> Array:
+    return np.where((a > b) | (b != b), a, b)
+
+
+def _fmin_array(a: Array, b: Array) -> Array:
+    return np.where((a < b) | (b != b), a, b)
+
+
+def _clip_array(x: Array, low: Array, high: Array) -> Array:
+    raised = np.where(((x < low) | (low != low)) & (x == x), low, x)
+    return np.where(((raised > high) | (high != high)) & (raised == raised), high, raised)
+
+
+def _half(g: S, tie: S, whole: S) -> S:
+    """A gradient's share: all of it, none of it, or half at a tie."""
+    return tie.where(g * 0.5, whole.where(g, 0.0))
+
+
+def _vjp_larger(g: S, y: S, a: S, b: S) -> tuple[S, S]:
+    return _half(g, a.eq(b), a > b), _half(g, a.eq(b), b > a)
+
+
+def _vjp_smaller(g: S, y: S, a: S, b: S) -> tuple[S, S]:
+    return _half(g, a.eq(b), a < b), _half(g, a.eq(b), b < a)
+
+
+def _vjp_clip(g: S, y: S, x: S, low: S, high: S) -> tuple[S, S, S]:
+    inside = (x >= low) & (x <= high)
+    return inside.where(g, 0.0), ((x < low) & (low <= high)).where(g, 0.0), (x > high).where(g, 0.0)
+
+
+ROWS = (
+    ScalarOp(
+        name="maximum", arity=2, rule=numpy_rule(np.maximum), reference=_maximum_array, exact=True, expand=_maximum,
+        cost=Cost(3), names=Names(numpy=("maximum",), torch=("maximum",), methods=("maximum",)), vjp=_vjp_larger,
+        notes="NaN of either side wins; zeros of both signs give the second",
+    ),
+    ScalarOp(
+        name="minimum", arity=2, rule=numpy_rule(np.minimum), reference=_minimum_array, exact=True, expand=_minimum,
+        cost=Cost(3), names=Names(numpy=("minimum",), torch=("minimum",), methods=("minimum",)), vjp=_vjp_smaller,
+        notes="NaN of either side wins; zeros of both signs give the second",
+    ),
+    ScalarOp(
+        name="fmax", arity=2, rule=numpy_rule(np.fmax), reference=_fmax_array, exact=True, expand=_fmax, cost=Cost(3),
+        names=Names(numpy=("fmax",), torch=("fmax",)), vjp=_vjp_larger, notes="NaN only where both sides are",
+    ),
+    ScalarOp(
+        name="fmin", arity=2, rule=numpy_rule(np.fmin), reference=_fmin_array, exact=True, expand=_fmin, cost=Cost(3),
+        names=Names(numpy=("fmin",), torch=("fmin",)), vjp=_vjp_smaller, notes="NaN only where both sides are",
+    ),
+    ScalarOp(
+        name="clip", arity=3, rule=same(3), reference=_clip_array, exact=True, expand=_clip, cost=Cost(6),
+        hidden=True, vjp=_vjp_clip,
+        notes="min(max(x, low), high); users reach it through a function that may leave a bound out; "
+        "NaN anywhere wins, a zero of x keeps its sign at a zero bound",
+    ),
+    ScalarOp(
+        name="max_num", arity=2, hidden=True, rule=integers, reference=np.maximum, exact=True,
+        expand=lambda a, b: (a > b).where(a, b), no_vjp="an integer helper", notes="integers only",
+    ),
+    ScalarOp(
+        name="min_num", arity=2, hidden=True, rule=integers, reference=np.minimum, exact=True,
+        expand=lambda a, b: (a < b).where(a, b), no_vjp="an integer helper", notes="integers only",
+    ),
+)  # fmt: skip
+
+
+def register(table: Table) -> None:
+    """Add this module's rows."""
+    for row in ROWS:
+        table.register(row)

@@ -1,0 +1,173 @@
+"""Selection and small elementwise compositions: rows over `fuser.construct.indexing` and `calculus`.
+
+In: nothing. Out: `Function` rows with NumPy's signatures.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fuser.construct import calculus, creation, indexing
+from fuser.construct import elementwise as ew
+from fuser.construct import reduction as red
+from fuser.construct.common import fail, is_host, normal_axis, static_int
+from fuser.errors import ArgumentError, ShapeError
+from fuser.graph import Builder, Node
+from fuser.optable.adapt import arrays, function
+from fuser.optable.base import Table
+
+
+def _clip(
+    b: Builder, x: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: Any = None, max: Any = None  # noqa: A002
+) -> Node:
+    """numpy.clip; `min`/`max` are the newer names of its bounds, and torch's."""
+    if out is not None:
+        fail(b, ArgumentError, "`out` is handled where the call is traced, not here", "out")
+    return calculus.clip(b, x, a_min if min is None else min, a_max if max is None else max)
+
+
+def _round(b: Builder, x: Node, decimals: Any = 0) -> Node:
+    return calculus.round_(b, x, decimals)
+
+
+def _select(b: Builder, condlist: Any, choicelist: Any, default: Any = 0) -> Node:
+    return calculus.select(b, [_value(b, c) for c in condlist], [_value(b, c) for c in choicelist], _value(b, default))
+
+
+def _value(b: Builder, x: Any) -> Any:
+    return creation.array(b, x) if isinstance(x, list | tuple) else x
+
+
+def _choose(b: Builder, x: Node, choices: Any, out: Any = None, mode: str = "raise") -> Node:
+    if out is not None:
+        fail(b, ArgumentError, "`out` is handled where the call is traced, not here", "out")
+    items = [_value(b, c) for c in choices] if isinstance(choices, list | tuple) else [choices]
+    return calculus.choose(b, x, items, mode)
+
+
+def _piecewise(b: Builder, x: Node, condlist: Any, funclist: Any) -> Node:
+    conditions = list(condlist) if isinstance(condlist, list | tuple) else [condlist]
+    return calculus.piecewise(b, x, conditions, list(funclist))
+
+
+def _take(b: Builder, x: Node, indices: Any, axis: Any = None, out: Any = None, mode: str = "raise") -> Node:
+    if out is not None:
+        fail(b, ArgumentError, "`out` is handled where the call is traced, not here", "out")
+    return indexing.take(b, x, indices, axis, mode)
+
+
+def _gather(b: Builder, x: Node, axis: Any, index: Node) -> Node:
+    """torch.gather: take_along_axis on the corner of x that index covers."""
+    k = normal_axis(b, axis, x.rank)
+    corner = tuple(slice(None) if a == k else slice(0, d) for a, d in enumerate(index.shape))
+    return indexing.take_along_axis(b, indexing.getitem(b, x, corner), index, k)
+
+
+def _index_select(b: Builder, x: Node, axis: Any, index: Node) -> Node:
+    return indexing.take(b, x, index, axis)
+
+
+def _embedding(b: Builder, indices: Node, weight: Node) -> Node:
+    """Rows of a table by index."""
+    return indexing.take(b, weight, indices, 0)
+
+
+def _narrow(b: Builder, x: Node, axis: Any, start: Any, length: Any) -> Node:
+    k = normal_axis(b, axis, x.rank)
+    return indexing.getitem(b, x, (*(slice(None),) * k, slice(start, ew.apply(b, "add", start, length))))
+
+
+def _select_torch(b: Builder, x: Node, axis: Any, index: Any) -> Node:
+    k = normal_axis(b, axis, x.rank)
+    return indexing.getitem(b, x, (*(slice(None),) * k, index))
+
+
+def _masked_fill(b: Builder, x: Node, mask: Any, value: Any) -> Node:
+    filler = ew.as_node(b, value, x.dtype) if is_host(value) else ew.cast(b, value, x.dtype)
+    return ew.where(b, mask, filler, x)
+
+
+def _lerp(b: Builder, x: Node, end: Node, weight: Any) -> Node:
+    return ew.node(b, "add", x, ew.node(b, "multiply", weight, ew.node(b, "subtract", end, x)))
+
+
+def _addcmul(b: Builder, x: Node, one: Node, two: Node, value: Any = 1) -> Node:
+    return ew.node(b, "add", x, ew.node(b, "multiply", ew.apply(b, "multiply", one, value), two))
+
+
+def _addcdiv(b: Builder, x: Node, one: Node, two: Node, value: Any = 1) -> Node:
+    return ew.node(b, "add", x, ew.node(b, "multiply", ew.node(b, "divide", one, two), value))
+
+
+def _allclose(b: Builder, x: Node, y: Node, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> Node:
+    return red.reduce(b, "all", calculus.isclose(b, x, y, rtol, atol, equal_nan))
+
+
+def _ediff1d(b: Builder, x: Node, to_end: Any = None, to_begin: Any = None) -> Node:
+    from fuser.construct import joining, views
+
+    inner = calculus.diff(b, views.ravel(b, x))
+    ends = [views.ravel(b, creation.array(b, e)) if e is not None else None for e in (to_begin, to_end)]
+    parts = [p for p in (ends[0], inner, ends[1]) if p is not None]
+    return joining.concat(b, parts) if len(parts) > 1 else inner
+
+
+def _one_hot(b: Builder, x: Node, num_classes: Any) -> Node:
+    """i64 ones where the last axis equals the class."""
+    from fuser.construct import views
+    from fuser.dtypes import I64
+
+    count = static_int(b, num_classes, "num_classes")
+    classes = creation.arange(b, count)
+    return ew.cast(b, ew.node(b, "equal", views.expand_dims(b, x, x.rank), classes), I64)
+
+
+def _digitize(b: Builder, x: Node, bins: Any, right: bool = False) -> Node:
+    """Bin numbers for a table of increasing edges, by comparison with each."""
+    from fuser.construct import views
+
+    edges = creation.array(b, bins)
+    if edges.rank != 1:
+        fail(b, ShapeError, "digitize takes a 1-d table of bins", "digitize")
+    passed = ew.node(b, "greater" if right else "greater_equal", views.expand_dims(b, x, x.rank), edges)
+    return red.count_nonzero(b, passed, -1)
+
+
+ROWS = (
+    function("clamp", _clip, numpy="clip", torch="clamp clip", methods="clip", dsl=""),
+    function("round", arrays(1, _round), numpy="round around", torch="round", methods="round"),
+    function("select", _select, numpy="select"),
+    function("choose", arrays(1, _choose), numpy="choose", methods="choose"),
+    function("piecewise_by", arrays(1, _piecewise), numpy="piecewise"),
+    function("take", arrays(1, _take), numpy="take", methods="take"),
+    function("take_along_axis", arrays(2, indexing.take_along_axis), numpy="take_along_axis", torch="take_along_dim"),
+    function("gather", arrays(1, _gather), torch="gather"),
+    function("index_select", arrays(1, _index_select), torch="index_select"),
+    function("embedding", arrays(2, _embedding), torch="embedding nn.functional.embedding"),
+    function("narrow", arrays(1, _narrow), torch="narrow"),
+    function("torch_select", arrays(1, _select_torch), torch="select"),
+    function("masked_fill", arrays(1, _masked_fill), torch="masked_fill"),
+    function("lerp", arrays(2, _lerp), torch="lerp"),
+    function("addcmul", arrays(3, _addcmul), torch="addcmul"),
+    function("addcdiv", arrays(3, _addcdiv), torch="addcdiv"),
+    function("diff", arrays(1, calculus.diff), numpy="diff", torch="diff"),
+    function("ediff1d", arrays(1, _ediff1d), numpy="ediff1d"),
+    function("gradient", arrays(1, calculus.gradient), numpy="gradient"),
+    function("trapezoid", arrays(1, calculus.trapezoid), numpy="trapezoid", torch="trapezoid trapz"),
+    function("nan_to_num", arrays(1, calculus.nan_to_num), numpy="nan_to_num", torch="nan_to_num"),
+    function("isclose", arrays(2, calculus.isclose), numpy="isclose", torch="isclose"),
+    function("allclose", arrays(2, _allclose), numpy="allclose", torch="allclose"),
+    function("array_equal", arrays(2, calculus.array_equal), numpy="array_equal array_equiv"),
+    function("polyval", calculus.polyval, numpy="polyval"),
+    function("interp", calculus.interp, numpy="interp"),
+    function("digitize", arrays(1, _digitize), numpy="digitize", torch="bucketize"),
+    function("divmod", calculus.divmod_, numpy="divmod"),
+    function("modf", arrays(1, calculus.modf), numpy="modf"),
+    function("one_hot", arrays(1, _one_hot), torch="one_hot"),
+)
+
+
+def register(table: Table) -> None:
+    """Add this module's rows."""
+    for row in ROWS:
+        table.register(row)

@@ -1,0 +1,210 @@
+"""A plan: which kernels a program becomes, what they move, and why.
+
+In: a prepared graph, its groups and decisions, a size class and a device. Out: `Plan`, which answers `kernels`,
+`bytes_moved`, `why`, and prints itself; kernels are compiled when first asked about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from fuser import accounting
+from fuser.decision import Decision
+from fuser.device import Device
+from fuser.errors import NameResolutionError
+from fuser.graph import Graph, Node
+from fuser.group import Group
+from fuser.keys import SizeClass
+from fuser.naming import Names
+from fuser.schedule import Schedule
+from fuser.toolchain import Built, Toolchain
+
+if TYPE_CHECKING:
+    from fuser.why import Answer
+
+
+@dataclass(frozen=True)
+class PlannedKernel:
+    """One kernel (or library call) of a plan.
+
+    label: K1, K2... or L1... reads/writes: bytes by variable name. predicted: estimates of the cost model (registers,
+    microseconds...). built: the compiled kernels (a split reduction may take two), empty for a library call.
+    """
+
+    label: str
+    group: Group
+    schedule: Schedule | None
+    reads: Mapping[str, int]
+    writes: Mapping[str, int]
+    predicted: Mapping[str, float]
+    lines: tuple[int, ...]
+    operators: tuple[str, ...]
+    built: tuple[Built, ...] = ()
+
+    @property
+    def bytes_moved(self) -> int:
+        return sum(self.reads.values()) + sum(self.writes.values())
+
+    @property
+    def registers(self) -> int:
+        """Compiled registers a thread; -1 where the target reports none."""
+        return max((b.resources.registers for b in self.built), default=-1)
+
+    @property
+    def spills(self) -> int:
+        return max((b.resources.spills for b in self.built), default=-1)
+
+    @property
+    def name(self) -> str:
+        return self.built[0].kernel.name if self.built else self.group.name
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """The plan of one program for one size class on one device.
+
+    sizes: the dims that byte counts and times are computed for (those of the call, or representatives).
+    """
+
+    graph: Graph
+    groups: tuple[Group, ...]
+    decisions: tuple[Decision, ...]
+    size_class: SizeClass
+    sizes: Mapping[str, Any]
+    device: Device
+    toolchain: Toolchain = field(repr=False)
+    header: str = ""
+
+    @cached_property
+    def names(self) -> Names:
+        """The user's name of every node."""
+        return Names(self.graph)
+
+    @cached_property
+    def schedules(self) -> tuple[Schedule | None, ...]:
+        choose = self.toolchain.choose
+        return tuple(
+            None if g.library is not None else choose(self.graph, g, self.size_class, self.device) for g in self.groups
+        )
+
+    @cached_property
+    def built(self) -> tuple[tuple[Built, ...], ...]:
+        """Compiled kernels of each group."""
+        out: list[tuple[Built, ...]] = []
+        for group, schedule in zip(self.groups, self.schedules, strict=True):
+            if schedule is None:
+                out.append(())
+                continue
+            kernels = self.toolchain.lower(self.graph, group, schedule, self.device, self.size_class.layouts)
+            out.append(tuple(self.toolchain.build(k, self.device) for k in kernels))
+        return tuple(out)
+
+    @cached_property
+    def kernels(self) -> tuple[PlannedKernel, ...]:
+        """All kernels, compiled, in launch order."""
+        return tuple(self._describe(k, built) for k, built in enumerate(self.built))
+
+    @cached_property
+    def outline(self) -> tuple[PlannedKernel, ...]:
+        """All kernels as planned, without compiling them."""
+        return tuple(self._describe(k, ()) for k in range(len(self.groups)))
+
+    def _describe(self, position: int, built: tuple[Built, ...]) -> PlannedKernel:
+        group, schedule = self.groups[position], self.schedules[position]
+        library = group.library is not None
+        number = sum((g.library is not None) == library for g in self.groups[: position + 1])
+        members = [self.graph.by_id[m] for m in group.members]
+        shown = [n for n in members if accounting.is_operator(n)]
+        lines = sorted({s.line for n in members for s in self.graph.spans.get(n, ())[:1]})
+        reads = accounting.group_reads(self.graph, group, self.sizes)
+        writes = accounting.group_writes(self.graph, group, self.sizes)
+        predicted = (
+            {} if schedule is None else self.toolchain.estimate(self.graph, group, schedule, self.sizes, self.device)
+        )
+        return PlannedKernel(
+            f"{'L' if library else 'K'}{number}", group, schedule,
+            {self.names[k]: v for k, v in reads.items()}, {self.names[k]: v for k, v in writes.items()},
+            predicted, tuple(lines), tuple(n.op for n in shown), built,
+        )  # fmt: skip
+
+    # -- totals ------------------------------------------------------------------------------------
+    @cached_property
+    def bytes_moved(self) -> int:
+        """Bytes that all kernels read and write."""
+        return sum(
+            sum(accounting.group_reads(self.graph, g, self.sizes).values())
+            + sum(accounting.group_writes(self.graph, g, self.sizes).values())
+            for g in self.groups
+        )
+
+    @property
+    def bytes_unfused(self) -> int:
+        """Bytes when every operator runs alone."""
+        return accounting.unfused(self.graph, self.sizes)[1]
+
+    @property
+    def kernels_unfused(self) -> int:
+        return accounting.unfused(self.graph, self.sizes)[0]
+
+    @property
+    def bytes_floor(self) -> int:
+        """Arguments read once, results written once."""
+        return accounting.floor(self.graph, self.sizes)
+
+    @cached_property
+    def group_of(self) -> Mapping[int, int]:
+        """Node id -> position of the (first) group that computes it."""
+        out: dict[int, int] = {}
+        for k, g in enumerate(self.groups):
+            for m in g.members:
+                out.setdefault(m, k)
+        return out
+
+    # -- answers -----------------------------------------------------------------------------------
+    def node(self, spelling: str | int) -> Node:
+        """A node by variable name, operator name or node id; NameResolutionError lists what is near or ambiguous."""
+        found = self.names.find(spelling)
+        if len(found) == 1:
+            return found[0]
+        if not found:
+            raise NameResolutionError(
+                f"no value is called `{spelling}`", "unknown-name", notes=self.names.near(spelling)
+            )
+        choices = ", ".join(self.names[n.id] for n in found)
+        raise NameResolutionError(
+            f"`{spelling}` names {len(found)} values", "ambiguous-name", notes=[f"one of {choices}"]
+        )
+
+    def why(self, a: str | int, b: str | int) -> Answer:
+        """Why two values share a kernel or do not, with the numbers the decision was made on."""
+        from fuser.why import answer
+
+        return answer(self, self.node(a), self.node(b))
+
+    def explain(self) -> str:
+        """The whole plan in words (what `--dump-graph` prints)."""
+        from fuser.draw.text import render
+
+        return render(self)
+
+    def to_json(self) -> dict[str, Any]:
+        from fuser.draw.json import to_json
+
+        return to_json(self)
+
+    def to_dot(self) -> str:
+        from fuser.draw.dot import to_dot
+
+        return to_dot(self)
+
+    def sources(self) -> dict[str, str]:
+        """Generated source of every kernel by kernel name (CUDA C, or LLVM IR)."""
+        return {b.kernel.name: b.source() for built in self.built for b in built}
+
+    def __str__(self) -> str:
+        from fuser.draw.text import summary
+
+        return summary(self)

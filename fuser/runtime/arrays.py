@@ -1,0 +1,234 @@
+"""Other people's arrays, seen one way.
+
+In: NumPy, CuPy and torch arrays (and NumPy scalars). Out: `ArrayInfo` (pointer, dtype, shape, strides, device),
+and fresh arrays *in kind*. No array library but NumPy is imported here unless the caller already has it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from fuser import dtypes
+from fuser.dtypes import DType
+from fuser.errors import DTypeError, GradientError, UnsupportedError
+
+Family = Literal["numpy", "cupy", "torch"]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where memory lives: `cpu`, or CUDA device number `ordinal`."""
+
+    kind: Literal["cpu", "cuda"]
+    ordinal: int = 0
+
+    def __str__(self) -> str:
+        return self.kind if self.kind == "cpu" else f"cuda:{self.ordinal}"
+
+
+CPU = Place("cpu")
+
+
+@dataclass(frozen=True)
+class ArrayInfo:
+    """An array as the runtime sees it: strides in elements, `base` keeps the memory alive."""
+
+    family: Family
+    dtype: DType
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    pointer: int
+    place: Place
+    base: Any
+    writable: bool = True
+    is_scalar: bool = False  # a NumPy scalar rather than an array
+
+    @property
+    def contiguous(self) -> bool:
+        """C order without gaps (axes of length 1 may have any stride)."""
+        step = 1
+        for d, s in zip(reversed(self.shape), reversed(self.strides), strict=True):
+            if d != 1 and s != step:
+                return 0 in self.shape
+            step *= d
+        return True
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        """Byte range [low, high) that the elements occupy."""
+        if 0 in self.shape:
+            return (self.pointer, self.pointer)
+        reach = [(d - 1) * s for d, s in zip(self.shape, self.strides, strict=True)]
+        low = sum(r for r in reach if r < 0)
+        high = sum(r for r in reach if r > 0)
+        return (self.pointer + low * self.dtype.bytes, self.pointer + (high + 1) * self.dtype.bytes)
+
+
+@dataclass(frozen=True)
+class SpecArray:
+    """An array of which only dtype and shape are known: enough to plan, nothing to run on."""
+
+    dtype: DType
+    shape: tuple[int, ...]
+
+
+DEFAULT_DIM = 1024  # size of a named dim that nobody gave a size
+
+
+def from_specs(tree: Any, sizes: Mapping[str, int] | None = None) -> Any:
+    """Specs inside a tuple, list or dict of arguments as `SpecArray`s: text like `"f32[n, 64]"`, `ArraySpec`s, or
+    anything else with `shape` and `dtype` that is no array of a known library. `sizes` binds named dims."""
+    from fuser import specs
+
+    if isinstance(tree, dict):
+        return {k: from_specs(v, sizes) for k, v in tree.items()}
+    if isinstance(tree, (tuple, list)):
+        return type(tree)(from_specs(v, sizes) for v in tree)
+    if isinstance(tree, str) and specs.looks_like_array(tree):
+        tree = specs.parse(tree)
+    if isinstance(tree, specs.ArraySpec):
+        known = sizes or {}
+        return SpecArray(
+            tree.dtype, tuple(d if isinstance(d, int) else known.get(d.value, DEFAULT_DIM) for d in tree.shape)
+        )
+    if family_of(tree) is None and hasattr(tree, "shape") and hasattr(tree, "dtype"):
+        return SpecArray(_dtype(tree.dtype, "spec"), tuple(int(d) for d in tree.shape))
+    return tree
+
+
+def overlaps(a: ArrayInfo, b: ArrayInfo) -> bool:
+    """Whether two arrays' byte ranges meet (conservative: interleaved strided arrays count as overlapping)."""
+    return a.place == b.place and a.extent[0] < b.extent[1] and b.extent[0] < a.extent[1]
+
+
+def is_array(value: object) -> bool:
+    """Whether a call's argument is an array rather than a scalar or a static value."""
+    return isinstance(value, SpecArray) or family_of(value) is not None
+
+
+def family_of(value: object) -> Family | None:
+    """The library an argument belongs to; None when it is no array."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        return "numpy"
+    root = type(value).__module__.partition(".")[0]
+    if root == "cupy" and _is_instance(value, "cupy", "ndarray"):
+        return "cupy"
+    if root == "torch" and _is_instance(value, "torch", "Tensor"):
+        return "torch"
+    return "torch" if _is_instance(value, "torch", "Tensor") else None
+
+
+def _is_instance(value: object, module: str, name: str) -> bool:
+    loaded = sys.modules.get(module)
+    return loaded is not None and isinstance(value, getattr(loaded, name))
+
+
+def describe(value: Any, name: str = "argument") -> ArrayInfo:
+    """The array behind an argument; raises DTypeError, GradientError or UnsupportedError naming it."""
+    family = family_of(value)
+    if isinstance(value, SpecArray):
+        return ArrayInfo("numpy", value.dtype, value.shape, c_strides(value.shape), 0, CPU, value)
+    if family == "numpy":
+        return _describe_numpy(value, name)
+    if family == "cupy":
+        return _describe_cupy(value, name)
+    if family == "torch":
+        return _describe_torch(value, name)
+    raise UnsupportedError(f"`{name}` is a {type(value).__name__}, not an array", "not-an-array")
+
+
+def c_strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """C-order strides in elements of a concrete shape."""
+    strides, step = [], 1
+    for d in reversed(shape):
+        strides.append(step)
+        step *= d
+    return tuple(reversed(strides))
+
+
+def _dtype(found: object, name: str) -> DType:
+    dtype = dtypes.find(found)
+    if dtype in dtypes.COMPLEX:
+        raise DTypeError(
+            f"`{name}` is {found}: complex numbers are not supported yet",
+            "complex",
+            notes=["pass real and imaginary parts"],
+        )
+    if dtype is None:
+        known = ", ".join(t.name for t in dtypes.ALL)
+        raise DTypeError(f"`{name}` has dtype {found}, which fuser does not have", "dtype", notes=[f"it has {known}"])
+    return dtype
+
+
+def _describe_numpy(value: Any, name: str) -> ArrayInfo:
+    if isinstance(value, (np.ma.MaskedArray, np.matrix)):
+        raise UnsupportedError(
+            f"`{name}` is a {type(value).__name__}",
+            "array-subclass",
+            notes=["pass a plain array: np.asarray(x)"],
+        )
+    array = np.asarray(value)
+    dtype = _dtype(array.dtype, name)
+    if not array.dtype.isnative or any(s % array.itemsize for s in array.strides) or not array.flags.aligned:
+        array = np.ascontiguousarray(array, array.dtype.newbyteorder("=")).reshape(array.shape)
+        writable = False  # a copy: stores into it would be lost
+    else:
+        writable = bool(array.flags.writeable)
+    strides = tuple(s // array.itemsize for s in array.strides)
+    pointer = array.__array_interface__["data"][0]
+    return ArrayInfo("numpy", dtype, array.shape, strides, pointer, CPU, array, writable, isinstance(value, np.generic))
+
+
+def _describe_cupy(value: Any, name: str) -> ArrayInfo:
+    dtype = _dtype(value.dtype, name)
+    strides = tuple(s // value.itemsize for s in value.strides)
+    return ArrayInfo("cupy", dtype, value.shape, strides, value.data.ptr, Place("cuda", value.device.id), value)
+
+
+def _describe_torch(value: Any, name: str) -> ArrayInfo:
+    import torch
+
+    if value.requires_grad and torch.is_grad_enabled():
+        raise GradientError(
+            f"`{name}` requires grad, and fuser has no gradients yet",
+            "requires-grad",
+            notes=["pass x.detach(), or call under the reference function where gradients are needed"],
+        )
+    dtype = _dtype(str(value.dtype).removeprefix("torch."), name)
+    if value.device.type not in ("cpu", "cuda") or str(value.layout) != "torch.strided":
+        raise UnsupportedError(f"`{name}` lives on {value.device} with layout {value.layout}", "torch-layout")
+    place = CPU if value.device.type == "cpu" else Place("cuda", value.device.index or 0)
+    return ArrayInfo("torch", dtype, tuple(value.shape), tuple(value.stride()), value.data_ptr(), place, value)
+
+
+def empty(family: Family, shape: Sequence[int], dtype: DType, place: Place) -> ArrayInfo:
+    """A fresh C-contiguous array of a library, uninitialised, as that library's own allocator gives it."""
+    shape = tuple(shape)
+    if family == "numpy":
+        from fuser.runtime.memory import empty as pooled
+
+        return _describe_numpy(pooled(shape, dtype.numpy), "output")
+    if family == "cupy":
+        import cupy
+
+        with cupy.cuda.Device(place.ordinal):
+            return _describe_cupy(cupy.empty(shape, dtype.numpy), "output")
+    import torch
+
+    device = "cpu" if place.kind == "cpu" else f"cuda:{place.ordinal}"
+    return _describe_torch(torch.empty(shape, dtype=torch_dtype(dtype), device=device), "output")
+
+
+def torch_dtype(dtype: DType) -> Any:
+    """The torch dtype of a fuser dtype; DTypeError where torch lacks it."""
+    import torch
+
+    found = getattr(torch, "bfloat16" if dtype == dtypes.BF16 else str(dtype.numpy), None)
+    if found is None:
+        raise DTypeError(f"torch has no {dtype}", "dtype")
+    return found

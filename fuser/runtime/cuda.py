@@ -1,0 +1,152 @@
+"""CUDA devices, modules and launches through CuPy's driver binding.
+
+In: cubins, pointers and numbers. Out: launches on the caller's current stream, with no hidden synchronisation.
+CuPy is imported at first use; what is missing is said once, with the command that brings it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+from fuser.errors import DeviceError
+from fuser.runtime.arrays import Place
+
+INSTALL_HINT = "pip install 'fuser-compiler[cuda13]' (driver 580 or newer) or 'fuser-compiler[cuda12]'"
+MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+
+
+@cache
+def why_unavailable() -> str | None:
+    """None if a CUDA device can be used; otherwise the reason, in words for users."""
+    library = {"win32": "nvcuda.dll"}.get(sys.platform, "libcuda.so.1")
+    try:
+        ctypes.CDLL(library)
+    except OSError:
+        return f"{library} was not found"
+    try:
+        import cupy
+    except ImportError:
+        return f"CuPy is not installed: {INSTALL_HINT}"
+    try:
+        count = cupy.cuda.runtime.getDeviceCount()
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        return f"the CUDA driver reports: {error}"
+    return None if count else "no CUDA device is present"
+
+
+def require() -> None:
+    """Raise DeviceError [no-gpu] unless a CUDA device can be used."""
+    reason = why_unavailable()
+    if reason:
+        raise DeviceError(
+            f'device="cuda", but {reason}',
+            "no-gpu",
+            notes=["run here: omit device.", 'plan for a GPU anyway: f.plan(..., device="sm_90")'],
+        )
+
+
+def device_count() -> int:
+    """Number of usable CUDA devices (0 without driver or CuPy)."""
+    if why_unavailable():
+        return 0
+    import cupy
+
+    return int(cupy.cuda.runtime.getDeviceCount())
+
+
+def architecture(ordinal: int) -> str:
+    """`sm_XX` of a device."""
+    import cupy
+
+    return f"sm_{cupy.cuda.Device(ordinal).compute_capability}"
+
+
+@contextmanager
+def current(place: Place, family: str) -> Iterator[int]:
+    """Make `place` the current device; yields the caller's current stream of that array library as an integer."""
+    import cupy
+
+    with cupy.cuda.Device(place.ordinal):
+        if family == "torch":
+            import torch
+
+            stream = torch.cuda.current_stream(place.ordinal).cuda_stream
+            with cupy.cuda.ExternalStream(stream):
+                yield stream
+        else:
+            yield cupy.cuda.get_current_stream().ptr
+
+
+class CudaKernel:
+    """A loaded kernel of one device."""
+
+    def __init__(self, cubin: bytes, name: str, shared: int = 0) -> None:
+        import cupy
+        from cupy.cuda import driver
+
+        cupy.cuda.runtime.free(0)  # makes sure that the primary context exists before the driver call
+        self._driver = driver
+        self._module = driver.moduleLoadData(cubin)
+        self.function = driver.moduleGetFunction(self._module, name)
+        self.shared = shared
+        if shared > 48 * 1024:
+            driver.funcSetAttribute(self.function, MAX_DYNAMIC_SHARED, shared)
+
+    def launch(self, grid: tuple[int, int], block: int, arguments: Sequence[Any], stream: int) -> None:
+        """Launch with ctypes values in ABI order; nothing happens for an empty grid."""
+        if grid[0] == 0 or grid[1] == 0:
+            return
+        pointers = (ctypes.c_void_p * len(arguments))(*(ctypes.addressof(a) for a in arguments))
+        self._driver.launchKernel(
+            self.function,
+            grid[0],
+            grid[1],
+            1,
+            block,
+            1,
+            1,
+            self.shared,
+            stream,
+            ctypes.addressof(pointers),
+            0,
+        )
+
+
+def allocate(nbytes: int) -> Any:
+    """Device memory from CuPy's pool on the current device and stream; `.ptr` is its address."""
+    import cupy
+
+    return cupy.cuda.alloc(max(nbytes, 1))
+
+
+def zeroed(nbytes: int, stream: int) -> Any:
+    """Device memory set to zero in stream order."""
+    import cupy
+
+    memory = allocate(nbytes)
+    cupy.cuda.runtime.memsetAsync(memory.ptr, 0, nbytes, stream)
+    return memory
+
+
+class LazyKernel:
+    """A cubin that is loaded on each device at its first launch there (planning needs no GPU)."""
+
+    def __init__(self, cubin: bytes, name: str, shared: int = 0) -> None:
+        self.cubin, self.name, self.shared = cubin, name, shared
+        self._loaded: dict[int, CudaKernel] = {}
+
+    def launch(self, grid: tuple[int, int], block: int, arguments: Sequence[Any], stream: int) -> None:
+        """Launch on the current device."""
+        import cupy
+
+        ordinal = cupy.cuda.runtime.getDevice()
+        kernel = self._loaded.get(ordinal)
+        if kernel is None:
+            kernel = self._loaded.setdefault(ordinal, CudaKernel(self.cubin, self.name, self.shared))
+        kernel.launch(grid, block, arguments, stream)

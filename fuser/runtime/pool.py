@@ -1,0 +1,140 @@
+"""The thread pool for CPU kernels: as many native threads as there are cores, asleep when there is nothing to do.
+
+In: kernels with a trip count. Out: their iterations run, spread over the threads and the caller. Why an own pool: Python
+threads would wait for the interpreter's lock to wake up (tens of microseconds, a whole small kernel), OpenMP and TBB
+are not there on a machine without a compiler. Threads start at the first kernel that is worth them, end with the
+interpreter, and are started anew in a forked child. Without POSIX threads (Windows) kernels run on the caller's thread.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import threading
+from functools import cache
+from typing import Any
+
+from fuser.errors import ArgumentError
+from fuser.settings import settings
+
+STACK_BYTES = 8 << 20  # column kernels keep accumulators on the stack; some systems give a thread 128 KiB
+TASKS_PER_THREAD = 4  # chunks a thread, so that a slow thread does not hold up the others
+
+
+class Pool:
+    """`threads` threads including the caller's; its workers run native code only."""
+
+    def __init__(self, threads: int) -> None:
+        from fuser.runtime import pool_native
+
+        self.threads = threads
+        self._native = _native()
+        self._memory = ctypes.create_string_buffer(pool_native.SIZE + pool_native.LINE)
+        base = ctypes.addressof(self._memory)
+        self._state = (base + pool_native.LINE - 1) // pool_native.LINE * pool_native.LINE
+        kind = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4, ctypes.c_int64, ctypes.c_int64)
+        self._dispatch = kind(self._native.dispatch)
+        self._libc = ctypes.CDLL(None)
+        self._libc.pthread_mutex_init(ctypes.c_void_p(self._state + pool_native.MUTEX), None)
+        for condition in (pool_native.WORK, pool_native.DONE):
+            self._libc.pthread_cond_init(ctypes.c_void_p(self._state + condition), None)
+        self._workers = [self._start() for _ in range(threads - 1)]
+
+    def run(self, kernel: int, buffers: Any, scalars: Any, trips: int, grain: int) -> None:
+        """Run iterations 0 to `trips`, at least `grain` at a time."""
+        chunk = max(grain, -(-trips // (self.threads * TASKS_PER_THREAD)))
+        self._dispatch(self._state, kernel, buffers, scalars, trips, chunk)
+
+    def _start(self) -> ctypes.c_ulong:
+        thread = ctypes.c_ulong()
+        attributes = ctypes.create_string_buffer(128)
+        self._libc.pthread_attr_init(attributes)
+        self._libc.pthread_attr_setstacksize(attributes, ctypes.c_size_t(STACK_BYTES))
+        work, state = ctypes.c_void_p(self._native.work), ctypes.c_void_p(self._state)
+        if self._libc.pthread_create(ctypes.byref(thread), attributes, work, state):
+            raise OSError("no thread could be started")
+        return thread
+
+    def stop(self) -> None:
+        """End the workers; waits for kernels that are running."""
+        from fuser.runtime import pool_native
+
+        mutex = ctypes.c_void_p(self._state + pool_native.MUTEX)
+        self._libc.pthread_mutex_lock(mutex)
+        ctypes.c_int64.from_address(self._state + 8 * pool_native.STOP).value = 1
+        self._libc.pthread_cond_broadcast(ctypes.c_void_p(self._state + pool_native.WORK))
+        self._libc.pthread_mutex_unlock(mutex)
+        for thread in self._workers:
+            self._libc.pthread_join(thread, None)
+        self._workers = []
+
+
+@cache
+def _native() -> Any:
+    from fuser.runtime import pool_native
+
+    return pool_native.build()
+
+
+class _Current:
+    """The process's pool and the number of threads asked for."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.pool: Pool | None = None
+        self.threads: int | None = None
+
+
+_current = _Current()
+
+
+def num_threads() -> int:
+    """Threads that CPU kernels use: `set_num_threads`, else FUSER_NUM_THREADS or OMP_NUM_THREADS, else the cores
+    this process may use."""
+    if _current.threads is None:
+        _current.threads = settings().num_threads or _cores()
+    return _current.threads
+
+
+def set_num_threads(threads: int) -> None:
+    """Use this many threads from the next kernel on; results do not depend on it. ArgumentError below 1."""
+    if threads < 1:
+        raise ArgumentError(f"set_num_threads({threads}): at least one thread is needed", "bad-threads")
+    with _current.lock:
+        old, _current.pool, _current.threads = _current.pool, None, threads
+    if old is not None:
+        old.stop()
+
+
+def current() -> Pool | None:
+    """The pool, started if need be; None where one thread is all there is."""
+    pool = _current.pool
+    if pool is None and num_threads() > 1 and os.name == "posix":
+        with _current.lock:
+            pool = _current.pool
+            if pool is None:
+                pool = _current.pool = Pool(num_threads())
+    return pool
+
+
+def _cores() -> int:
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+def _forget() -> None:
+    """In a forked child the threads are gone, and the lock may be held by one of them."""
+    _current.lock = threading.Lock()
+    _current.pool = None
+
+
+def _end() -> None:
+    pool, _current.pool, _current.threads = _current.pool, None, 1
+    if pool is not None:
+        pool.stop()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
+atexit.register(_end)

@@ -1,0 +1,64 @@
+"""Schedules: how a group runs on a device. Frozen data, chosen by formula, never part of a program's meaning.
+
+In: numbers from `codegen.schedule` (which chooses) or a tuning table. Out: records that lowering,
+the cost model, plans and dumps read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Union
+
+from fuser.order import Order
+
+CudaKind = Literal["pointwise", "rows", "columns", "split", "scan"]
+
+
+@dataclass(frozen=True)
+class CudaSchedule:
+    """A CUDA schedule.
+
+    threads: block size. vector: elements a thread takes together along the contiguous axis (part of `order.lanes`
+    for rows). unroll: vectors (or rows, for columns) in flight a thread. threads_per_row: threads that share a
+    row ("rows"), or row lanes that share a column ("columns"). order: the fixed reduction order. resident: raw input
+    rows kept in registers between stages. aligned: every buffer starts 16-byte aligned. multiples: dim symbols that
+    are multiples of 16; with both, provably aligned vectors are loaded and stored whole. index_bits: 32 or 64.
+    """
+
+    kind: CudaKind
+    threads: int
+    vector: int = 1
+    unroll: int = 1
+    threads_per_row: int = 1
+    order: Order = Order(1)
+    resident: bool = False
+    aligned: bool = False
+    index_bits: int = 32
+    min_blocks: int = 1
+    capacity: int = 0  # largest reduced length the kernel is valid for (0: any)
+    multiples: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class CpuSchedule:
+    """A CPU schedule.
+
+    grain: rows (or elements) a task should have at least. vector: lanes of the widest element in a vector register.
+    order: the fixed reduction order. tile: columns (elements) a block for column reductions. blocks: parts that the
+    shares of one reduction are split into, each a task ("split"). block_rows: rows a tile of a pointwise kernel that
+    also reads across rows (1: whole rows). capacity: bucket of the reduced length that `order` was chosen for.
+    """
+
+    kind: CudaKind
+    vector: int = 8
+    unroll: int = 1
+    grain: int = 16384
+    tile: int = 256
+    blocks: int = 1
+    block_rows: int = 1
+    capacity: int = 0
+    order: Order = Order(1)
+    index_bits: int = 64
+
+
+Schedule = Union[CudaSchedule, CpuSchedule]

@@ -1,0 +1,120 @@
+"""What a front end is told about each argument of a program before it builds a graph.
+
+In: text such as `"bf16[4096, 8192]"`, or a dtype and a shape. Out: `ArraySpec`, `ScalarSpec`, `StaticSpec`.
+Its own file because the DSL, the Python tracer and the planner (which has specs but no arrays) share it,
+and none of them may look at another.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from fuser.dtypes import ALL, COMPLEX, DType
+from fuser.errors import ArgumentError
+from fuser.hostexpr import ExprKind, HostExpr, sym
+from fuser.shapes import Shape, text_of
+
+
+@dataclass(frozen=True)
+class ArraySpec:
+    """An array of this dtype and shape. Dims are ints where static (0 and 1 always), else host expressions."""
+
+    dtype: DType
+    shape: Shape
+
+    def __str__(self) -> str:
+        return f"{self.dtype}{text_of(self.shape)}"
+
+
+@dataclass(frozen=True)
+class ScalarSpec:
+    """A Python scalar whose value arrives with each call; weak in promotion."""
+
+    kind: ExprKind
+
+    def __str__(self) -> str:
+        return self.kind
+
+
+@dataclass(frozen=True)
+class StaticSpec:
+    """A value known while tracing (str, None, bool, dtype, tuple, or a number that was asked to be static)."""
+
+    value: Any
+
+    def __str__(self) -> str:
+        return repr(self.value)
+
+
+Spec = ArraySpec | ScalarSpec | StaticSpec
+
+_SPEC = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:\[([^\[\]]*)\])?\s*")
+# What may be written for a dtype in program text: no NumPy character codes, which would claim names such as `d`.
+DTYPE_NAMES: dict[str, DType] = {name: t for t in ALL for name in (t.name, str(t.numpy))}
+COMPLEX_NAMES = frozenset(name for t in COMPLEX for name in (t.name, str(t.numpy)))
+_WEAK: dict[str, ExprKind] = {"float": "float", "int": "int", "bool": "bool"}
+
+
+def parse(text: str) -> ArraySpec | ScalarSpec:
+    """`"f32[n, 8]"` -> ArraySpec, `"f32"` and `"f32[]"` -> a 0-d ArraySpec, `"float"` -> ScalarSpec.
+
+    A named dim is a symbol, the same one wherever the name appears. Raises ArgumentError [spec].
+    """
+    match = _SPEC.fullmatch(text)
+    if match is None:
+        raise ArgumentError(f"`{text}` is not a spec", "spec", notes=('write for instance "bf16[4096, 8192]"',))
+    name, dims = match.groups()
+    if dims is None and name in _WEAK:
+        return ScalarSpec(_WEAK[name])
+    dtype = DTYPE_NAMES.get(name)
+    if dtype is None:
+        known = ", ".join(t.name for t in ALL)
+        raise ArgumentError(f"`{name}` in the spec `{text}` is not a dtype", "spec", notes=(f"dtypes: {known}",))
+    parts = [p.strip() for p in dims.split(",")] if dims and dims.strip() else []
+    return ArraySpec(dtype, tuple(_parse_dim(p, text) for p in parts))
+
+
+def looks_like_array(text: str) -> bool:
+    """Whether text is an array spec (`"f32[8, n]"`, `"f32"`) rather than some other string argument."""
+    match = _SPEC.fullmatch(text)
+    return match is not None and match.group(1) in DTYPE_NAMES
+
+
+def _parse_dim(part: str, text: str) -> int | HostExpr:
+    if part.isascii() and part.isdigit():
+        return int(part)
+    if part.isidentifier():
+        return sym(part)
+    raise ArgumentError(f"`{part}` in the spec `{text}` is not a dim", "spec", notes=("a dim is a number or a name",))
+
+
+def symbolic_shape(sizes: Iterable[int], preferred: Iterable[str | None], name: str, taken: set[str]) -> Shape:
+    """Dims of an array argument for tracing: sizes 0 and 1 static, every other axis a fresh symbol.
+
+    An axis takes its preferred name (from `x: f32[n, d]`) if it is still free, else `x.0`, `x.1`, ...;
+    `taken` collects the names used by this and earlier arguments.
+    """
+    shape: list[int | HostExpr] = []
+    for axis, (size, wish) in enumerate(zip(sizes, preferred, strict=True)):
+        if size in (0, 1):
+            shape.append(int(size))
+            continue
+        symbol = wish if wish and wish not in taken else f"{name}.{axis}"
+        taken.add(symbol)
+        shape.append(sym(symbol))
+    return tuple(shape)
+
+
+def dim_names_of(annotation: object, rank: int) -> list[str | None]:
+    """The dim names in an annotation such as `"f32[n, d]"`; Nones where it is no spec or has another rank."""
+    if isinstance(annotation, str) and "[" in annotation:
+        try:
+            spec = parse(annotation)
+        except ArgumentError:
+            return [None] * rank
+        if isinstance(spec, ArraySpec) and len(spec.shape) == rank:
+            return [d.value if isinstance(d, HostExpr) else None for d in spec.shape]
+    return [None] * rank

@@ -1,0 +1,82 @@
+"""What the core needs of the front ends, the passes and the code generators, as one record of functions.
+
+In: `fuser.api` fills it (the only place that knows all sides). Out: `compiled`, `plan` and `runtime.call` use it,
+so that they need import none of those packages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from fuser.decision import Decision
+    from fuser.device import Device
+    from fuser.graph import Graph
+    from fuser.group import Group
+    from fuser.keys import SizeClass
+    from fuser.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What a compiler reported of a kernel; -1 where it reports nothing (CPU)."""
+
+    registers: int = -1
+    spills: int = -1
+    stack: int = -1
+    shared: int = -1
+
+
+class BufferLike(Protocol):
+    """A kernel's global array parameter (`codegen.loops.BufferParam`)."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def dtype(self) -> Any: ...
+    @property
+    def role(self) -> str: ...
+    @property
+    def node(self) -> int | None: ...
+    @property
+    def size(self) -> Any: ...
+
+
+class KernelLike(Protocol):
+    """A kernel of the kernel language, as far as the runtime looks at it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def buffers(self) -> tuple[BufferLike, ...]: ...
+    @property
+    def scalars(self) -> tuple[Any, ...]: ...
+    @property
+    def launch(self) -> Any: ...
+
+
+@dataclass(frozen=True)
+class Built:
+    """A compiled kernel: its description, what the compiler said, how to see it, and what runs it.
+
+    `binary` is a cubin for CUDA, a native kernel for the CPU.
+    """
+
+    kernel: KernelLike
+    binary: Any
+    resources: Resources
+    source: Callable[[], str]
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """Functions of the other packages; see /docs/architecture.md for what each does."""
+
+    prepare: Callable[..., Graph]  # (graph, rounding=, fast_math=)
+    plan_groups: Callable[..., tuple[tuple[Group, ...], tuple[Decision, ...]]]  # (graph, sizes, device)
+    choose: Callable[[Graph, Group, SizeClass, Device], Schedule]
+    lower: Callable[..., tuple[KernelLike, ...]]  # (graph, group, schedule, device, layouts)
+    build: Callable[[KernelLike, Device], Built]
+    estimate: Callable[..., Mapping[str, float]]  # (graph, group, schedule, sizes, device): predicted numbers

@@ -1,0 +1,184 @@
+"""What a kernel costs on a device: bytes, instructions, special functions, and the time that follows from them.
+
+In: a formed group (or the plain sums of an elementwise cluster), representative sizes, a device. Out: microseconds.
+time = launch + max(bytes / attainable bandwidth, instructions / issue rate, special functions / their rate).
+Attainable bandwidth falls when too few rows keep the device busy: a row of a multi-stage group is one block's work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from fuser.device import Device
+from fuser.graph import Graph, Node, PieceAttrs
+from fuser.group import Group
+from fuser.indexmap import Index, linear
+from fuser.optable.base import Cost
+from fuser.passes import registers
+from fuser.passes.facts import Facts, is_reduction
+from fuser.passes.legality import Formed, Refusal, examine
+from fuser.ranges import Extents, simplify
+
+if TYPE_CHECKING:
+    from fuser.schedule import Schedule
+
+# A value that the previous kernels left in the last-level cache costs about 0.4 of a read from memory (L2 of H200 against
+# HBM: about 10 against 4.3 TB/s); it stays there while it takes up to 0.4 of that cache (25 MB of 60 on H200).
+CACHED_SHARE, CACHED_COST = 0.4, 0.4
+ACCESS = 2  # issue slots of one load or store with its address
+DIVISION = 10  # and of a division left in that address: a multiplication by a reciprocal, a shift, a correction
+# An array up to this many elements is one block's work whatever it is shaped like: 64 KiB of f32, a few microseconds.
+SMALL_WHOLE = 16384
+# One SM alone draws more than its share of the bandwidth, because the others are silent: 2 (hopper.md: half the SMs
+# with enough in flight saturate; a 264-block rule for 132 SMs).
+SOLO = 2.0
+UNROLLED_ROWS = 4  # rows of a small array a thread handles with one load of a value that all rows share
+
+
+@cache
+def _rows() -> Mapping[str, Any]:
+    from fuser.optable import table
+
+    return table().rows
+
+
+def operator_cost(node: Node) -> Cost:
+    """Issue slots and special functions of one evaluation of a node."""
+    if isinstance(node.attrs, PieceAttrs):
+        return Cost(instructions=3 * len(node.inputs))
+    if node.op in ("scalar", "item", "view"):
+        return Cost(instructions=0)
+    row = _rows().get(node.op)
+    return getattr(row, "cost", Cost())
+
+
+@dataclass(frozen=True)
+class Load:
+    """What one kernel does: bytes moved (cached ones weighted), lane instructions, special functions, share of the device."""
+
+    nbytes: float = 0
+    instructions: float = 0
+    special: float = 0
+    share: float = 1.0
+
+    def time_us(self, device: Device) -> float:
+        """Predicted microseconds, launch included."""
+        memory = self.nbytes / (device.bandwidth * self.share)
+        issue = self.instructions / (device.issue * self.share)
+        special = self.special / (device.special * self.share)
+        return device.launch_us + 1e6 * max(memory, issue, special)
+
+
+def plain_load(facts: Facts, cores: Iterable[int], inputs: Mapping[int, int], stored: Iterable[int], device: Device) -> Load:
+    """The load of an elementwise cluster, every core once an element."""
+    instructions = special = 0.0
+    for k in cores:
+        node = facts.nodes[k]
+        count, cost = facts.count(node.shape), operator_cost(node)
+        instructions += count * cost.instructions
+        special += count * cost.sfu
+    moved = _moved(facts, inputs, stored, device)
+    return Load(moved, instructions, special)
+
+
+def _moved(facts: Facts, inputs: Mapping[int, int], stored: Iterable[int], device: Device) -> float:
+    total = 0.0
+    for k, size in inputs.items():
+        cached = k in facts.core_set and facts.nbytes(k) <= CACHED_SHARE * device.l2
+        total += size * (CACHED_COST if cached else 1.0)
+    return total + sum(facts.nbytes(k) for k in stored)
+
+
+def group_load(facts: Facts, formed: Formed, inputs: Mapping[int, int], stored: Iterable[int], device: Device) -> Load:
+    """The load of a formed group, each value as often as the walk found it computed."""
+    space = formed.group.space
+    rows = facts.count(space.parallel)
+    points = rows * facts.count(space.reduced)
+    row_variables = {f"r{k}" for k in range(len(space.reduced))}
+    instructions = special = 0.0
+    for k, indices in formed.walk.inside.items():
+        node = facts.nodes[k]
+        cost = operator_cost(node)
+        for index in indices:
+            used = {s for e in index for s in e.symbols}
+            everywhere = not space.reduced or not used.isdisjoint(row_variables) or any("@" in s for s in used)
+            times = rows if not everywhere else points
+            times = times if used else min(times, facts.count(node.shape))
+            instructions += times * cost.instructions
+            special += times * cost.sfu
+        if is_reduction(node):
+            instructions += points * cost.instructions
+    for k, indices in formed.walk.memory.items():
+        instructions += points * sum(_access(facts, k, index, formed.extents) for index in indices)
+    instructions += points * sum(_access(facts, s.node, s.index, formed.extents) for s in formed.group.stores if not s.per_row)
+    return Load(_moved(facts, inputs, stored, device), instructions, special, share(facts, formed.group, device))
+
+
+def _access(facts: Facts, node_id: int, index: Index, extents: Extents) -> float:
+    """Issue slots of one load or store; what is left of divisions once the address is one sum counts."""
+    if not any(x.op in ("//", "%") for e in index for x in e.walk()):
+        return ACCESS
+    address = simplify(linear(index, facts.nodes[node_id].shape), extents)
+    return ACCESS + DIVISION * sum(x.op in ("//", "%") for x in address.walk())
+
+
+def share(facts: Facts, group: Group, device: Device) -> float:
+    """The part of the device's bandwidth that a group can draw: rows of several stages are one block's (thread's) each."""
+    if group.library is not None or len(group.stages[0]) < 2:
+        return 1.0
+    space = group.space
+    rows, length = facts.count(space.parallel), facts.count(space.reduced)
+    if not space.inner:
+        rows = max(rows * 4 // 128, 1)  # a block takes a tile of columns, at least 128 bytes wide
+    if rows * length <= SMALL_WHOLE:
+        return 1.0
+    return min(1.0, SOLO * rows / device.sms) if device.kind == "cuda" else min(1.0, rows / device.sms)
+
+
+def estimate(
+    graph: Graph, group: Group, schedule: Schedule | None, sizes: Mapping[str, int], device: Device
+) -> dict[str, float]:
+    """Predicted numbers of a planned kernel, for plans and reports: registers, occupancy, bytes, microseconds, shares.
+
+    memory/issue/special are shares of the predicted time (launch apart) that each resource alone would take.
+    """
+    facts = Facts(graph, sizes)
+    if group.library is not None:
+        moved = sum(facts.nbytes(k) for k in (*group.inputs, group.library))
+        return {"bytes": moved, "us": Load(moved).time_us(device)}
+    cores = frozenset(group.members) & facts.core_set
+    formed = examine(facts, cores, frozenset(group.outputs))
+    assert not isinstance(formed, Refusal), group.name
+    inputs = {k: _read_bytes(facts, cores, k) for k in group.inputs}
+    load = group_load(facts, formed, inputs, group.outputs, device)
+    busy = max(load.time_us(device) - device.launch_us, 1e-9)
+    needs = _registers(facts, group, cores, schedule)
+    out = {
+        "registers": needs, "bytes": load.nbytes, "us": load.time_us(device),
+        "memory": 1e6 * load.nbytes / device.bandwidth / load.share / busy,
+        "issue": 1e6 * load.instructions / device.issue / load.share / busy,
+        "special": 1e6 * load.special / device.special / load.share / busy,
+    }  # fmt: skip
+    threads = getattr(schedule, "threads", 0)
+    if device.kind == "cuda" and threads:
+        out["occupancy"] = device.occupancy(int(needs), threads) / device.threads
+    return out
+
+
+def _read_bytes(facts: Facts, cores: Iterable[int], source: int) -> int:
+    return max((r.nbytes for k in cores for r in facts.reads[k] if r.source == source), default=facts.nbytes(source))
+
+
+def _registers(facts: Facts, group: Group, cores: frozenset[int], schedule: Schedule | None) -> int:
+    live = registers.peak(facts, cores, group.outputs) + registers.accumulators(facts, cores)
+    lanes = getattr(schedule, "vector", 1) * getattr(schedule, "unroll", 1)
+    kept = 0
+    if getattr(schedule, "resident", False):
+        per_thread = facts.count(group.space.reduced) / max(getattr(schedule, "threads_per_row", 1), 1)
+        wide = [k for k in group.inputs if facts.nodes[k].rank >= 1 and facts.nbytes(k)]
+        biggest = max((facts.nodes[k].storage.bytes for k in wide), default=4)
+        kept = int(per_thread * biggest) // 4
+    return registers.estimate(facts, live, group.inputs, kept, lanes)

@@ -1,0 +1,95 @@
+"""The order in which groups run, and which of them may write straight into an argument.
+
+In: the partition, with every group's walk. Out: an execution order (readers of an argument's old value before the group
+that overwrites it, where no cycle forbids that), and `Group.in_place`.
+
+A store into an argument is in place only if every read of its old value is in an earlier group, or in the same group at the
+very index that is stored: then the thread that overwrites an element is the only one that needed it. Everything else is
+stored apart and copied back at the end. (Arguments that overlap at a call take that road too; the runtime sees that.)
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from fuser.graph import InputAttrs
+from fuser.group import Group
+from fuser.passes.clusters import Partition
+from fuser.passes.facts import Facts
+from fuser.passes.legality import Formed
+from fuser.passes.walk import Walk
+
+
+def execution_order(facts: Facts, partition: Partition, formed: Mapping[int, Formed]) -> list[int]:
+    """Cluster ids in the order to run: data first, then old readers of updated arguments, then program order."""
+    before = {c.id: set(c.preds) for c in partition}
+    for e in facts.graph.effects:
+        source = facts.graph.inputs.get(e.argument)
+        writer = partition.of.get(e.node.id)
+        if source is None or writer is None:
+            continue
+        for reader in {partition.of[k] for k in facts.readers.get(source.id, ())} - {writer}:
+            if not _reaches(before, writer, reader):
+                before[writer].add(reader)
+    first = {c.id: min(c.cores) for c in partition}
+    after: dict[int, list[int]] = {k: [] for k in before}
+    for k, needed in before.items():
+        for p in needed:
+            after[p].append(k)
+    missing = {k: len(needed) for k, needed in before.items()}
+    ready = [(first[k], k) for k, count in missing.items() if not count]
+    heapq.heapify(ready)
+    order = []
+    while ready:
+        _, k = heapq.heappop(ready)
+        order.append(k)
+        for u in after[k]:
+            missing[u] -= 1
+            if not missing[u]:
+                heapq.heappush(ready, (first[u], u))
+    assert len(order) == len(formed), "groups form a cycle"
+    return order
+
+
+def _reaches(before: Mapping[int, set[int]], start: int, goal: int) -> bool:
+    """Whether `goal` must run after `start`."""
+    seen, stack = {goal}, [goal]
+    while stack:
+        k = stack.pop()
+        if k == start:
+            return True
+        for p in before[k] - seen:
+            seen.add(p)
+            stack.append(p)
+    return False
+
+
+def in_place(facts: Facts, groups: Sequence[Group], walks: Sequence[Walk]) -> list[Group]:
+    """Groups with `in_place` filled in: (stored node, argument position) pairs that are safe."""
+    direct: dict[int, list[tuple[int, int]]] = {}
+    taken: set[int] = set()
+    for e in facts.graph.effects:
+        home = next((k for k, g in enumerate(groups) if e.node.id in g.outputs), None)
+        if home is None or groups[home].library is not None or e.node.id in taken:
+            continue
+        if _safe(facts, e.argument, e.node.id, home, groups, walks):
+            direct.setdefault(home, []).append((e.node.id, e.argument))
+            taken.add(e.node.id)
+    return [replace(g, in_place=tuple(direct[k])) if k in direct else g for k, g in enumerate(groups)]
+
+
+def _safe(
+    facts: Facts, argument: int, node_id: int, home: int, groups: Sequence[Group], walks: Sequence[Walk]
+) -> bool:
+    node, target = facts.nodes[node_id], facts.graph.arguments[argument]
+    if node.storage != target.dtype or node.shape != target.shape or isinstance(node.attrs, InputAttrs):
+        return False
+    source = facts.graph.inputs.get(argument)
+    if source is None:
+        return True
+    if any(source.id in g.inputs for g in groups[home + 1 :]):
+        return False
+    store = next(s for s in groups[home].stores if s.node == node_id)
+    return all(index == store.index for index in walks[home].memory.get(source.id, ()))

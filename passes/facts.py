@@ -1,0 +1,180 @@
+"""What fusion needs to know of a prepared graph, computed once: which nodes can be stored, who reads what, how big.
+
+In: a prepared graph and representative sizes. Out: `Facts`. A node is *free* when it is never worth memory of its own
+(scalars, iotas, views, widening casts): it is computed again in every kernel that uses it. Every other operator is a
+*core*: it belongs to one group and may be stored. A free node that the caller or a library call must see in memory
+becomes a core. `reads` looks through free nodes: from each core to the cores and graph inputs it needs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from fuser.graph import Graph, InputAttrs, ItemAttrs, Node, OpaqueAttrs, ReduceAttrs, RoundAttrs, ScalarAttrs, ScanAttrs
+from fuser.hostexpr import Dim, HostExpr
+from fuser.shapes import Shape
+
+UNKNOWN_DIM = 1024  # a dim that the sizes do not bind (one computed from a run-time scalar)
+
+
+@dataclass(frozen=True)
+class Read:
+    """Core `consumer` needs `source`: at its own index (`direct`) or through index maps; `nbytes` of it at most."""
+
+    source: int
+    consumer: int
+    direct: bool
+    nbytes: int
+
+
+class Facts:
+    """Derived facts of one graph; all dictionaries are keyed by node id."""
+
+    def __init__(self, graph: Graph, sizes: Mapping[str, int] | None = None) -> None:
+        self.graph = graph
+        self.sizes = dict(sizes or {})
+        self.nodes = graph.by_id
+        self._counts: dict[Shape, int] = {}
+        wanted = {n.id for n in graph.results}
+        wanted.update(i.id for n in graph.nodes if isinstance(n.attrs, OpaqueAttrs) for i in n.inputs)
+        self.anchored = frozenset(k for k in wanted if self.nodes[k].op != "input")
+
+    # -- kinds -------------------------------------------------------------------------------------
+    def is_free(self, node: Node) -> bool:
+        """Whether a node is recomputed in every group that uses it."""
+        if node.op in ("scalar", "iota", "view"):
+            return node.id not in self.anchored
+        if node.op == "cast":
+            return node.id not in self.anchored and node.dtype.bytes >= node.inputs[0].storage.bytes
+        return False
+
+    @cached_property
+    def cores(self) -> tuple[int, ...]:
+        """Ids of all cores in program order."""
+        return tuple(n.id for n in self.graph.nodes if n.op != "input" and not self.is_free(n))
+
+    @cached_property
+    def core_set(self) -> frozenset[int]:
+        return frozenset(self.cores)
+
+    # -- sizes -------------------------------------------------------------------------------------
+    def dim(self, d: Dim) -> int:
+        """A dim at the representative sizes."""
+        if not isinstance(d, HostExpr):
+            return d
+        missing = {s: UNKNOWN_DIM for s in d.symbols if s not in self.sizes}
+        try:
+            return max(int(d.evaluate({**missing, **self.sizes})), 0)
+        except (ArithmeticError, ValueError):
+            return UNKNOWN_DIM
+
+    def count(self, shape: Shape) -> int:
+        """Elements of a shape at the representative sizes."""
+        got = self._counts.get(shape)
+        if got is None:
+            got = 1
+            for d in shape:
+                got *= self.dim(d)
+            self._counts[shape] = got
+        return got
+
+    def nbytes(self, node_id: int) -> int:
+        """Bytes of a node's value in memory."""
+        n = self.nodes[node_id]
+        return self.count(n.shape) * n.storage.bytes
+
+    # -- reads -------------------------------------------------------------------------------------
+    @cached_property
+    def reads(self) -> Mapping[int, tuple[Read, ...]]:
+        """Of every core: what it needs from memory or other cores, in operand order."""
+        return {k: self._reads_of(self.nodes[k]) for k in self.cores}
+
+    def _reads_of(self, core: Node) -> tuple[Read, ...]:
+        found: dict[int, Read] = {}
+        mapped = core.op in ("view", "piecewise")
+        stack = [(i, mapped, -1) for i in reversed(core.inputs)]
+        seen: set[tuple[int, bool, int]] = set()
+        while stack:
+            n, through, limit = stack.pop()
+            if (n.id, through, limit) in seen:
+                continue
+            seen.add((n.id, through, limit))
+            if n.op == "input" or n.id in self.core_set:
+                size = self.count(n.shape) if limit < 0 else min(limit, self.count(n.shape))
+                self._note(found, Read(n.id, core.id, not through, size * n.storage.bytes))
+                continue
+            here = self.count(n.shape)
+            if n.op == "view":
+                through, limit = True, here if limit < 0 else min(limit, here)
+            stack.extend((i, through, limit) for i in reversed(n.inputs))
+        return tuple(found.values())
+
+    @staticmethod
+    def _note(found: dict[int, Read], read: Read) -> None:
+        old = found.get(read.source)
+        if old is None:
+            found[read.source] = read
+        else:
+            found[read.source] = Read(
+                read.source, read.consumer, old.direct and read.direct, max(old.nbytes, read.nbytes)
+            )
+
+    @cached_property
+    def readers(self) -> Mapping[int, tuple[int, ...]]:
+        """Of every core and graph input: the cores that need it, in program order."""
+        found: dict[int, list[int]] = {}
+        for k in self.cores:
+            for r in self.reads[k]:
+                found.setdefault(r.source, []).append(k)
+        return {k: tuple(v) for k, v in found.items()}
+
+    @cached_property
+    def scalars(self) -> Mapping[int, frozenset[int]]:
+        """Of every core: the non-literal scalar nodes it uses, each a kernel parameter."""
+        out: dict[int, frozenset[int]] = {}
+        for k in self.cores:
+            found: set[int] = set()
+            stack, seen = list(self.nodes[k].inputs), set()
+            while stack:
+                n = stack.pop()
+                if n.id in seen or n.op == "input" or n.id in self.core_set:
+                    continue
+                seen.add(n.id)
+                if isinstance(n.attrs, ScalarAttrs) and not n.attrs.expr.is_literal:
+                    found.add(n.id)
+                stack.extend(n.inputs)
+            out[k] = frozenset(found)
+        return out
+
+    # -- order that does not depend on insertion ---------------------------------------------------
+    @cached_property
+    def digests(self) -> Mapping[int, int]:
+        """A structural hash of every node: equal for equal nodes whatever the order they were made in."""
+        out: dict[int, int] = {}
+        for n in self.graph.nodes:
+            ins = ",".join(str(out[i.id]) for i in n.inputs)
+            text = f"{n.op}|{n.attrs!r}|{n.dtype}|{n.shape!r}|{ins}"
+            out[n.id] = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
+        return out
+
+
+def is_reduction(node: Node) -> bool:
+    return isinstance(node.attrs, ReduceAttrs)
+
+
+def is_elementwise(node: Node) -> bool:
+    """An operator whose operands are read at the node's own index: scalar rows, casts, rounds."""
+    return node.attrs is None or isinstance(node.attrs, RoundAttrs)
+
+
+def base_of(node: Node) -> Node:
+    """The reduction behind an `item`, any other node itself."""
+    return node.inputs[0] if isinstance(node.attrs, ItemAttrs) else node
+
+
+__all__ = [
+    "Facts", "InputAttrs", "Read", "ScanAttrs", "base_of", "is_elementwise", "is_reduction",
+]  # fmt: skip

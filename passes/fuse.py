@@ -1,0 +1,62 @@
+"""From a prepared graph to groups: which operators share a kernel, in which order kernels run, and why.
+
+In: a graph of rows only (see `pipeline`), the representative size of each dim, a device. Out: groups in execution order and
+the decisions behind them. Steps: facts, search, groups of what the search merged, an order that lets arguments be
+updated in place where that is safe, decisions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+from fuser.decision import Decision
+from fuser.device import Device
+from fuser.graph import Graph
+from fuser.group import Group
+from fuser.passes import decisions, effects
+from fuser.passes.clusters import Partition
+from fuser.passes.facts import Facts
+from fuser.passes.legality import describe, named
+from fuser.passes.search import Search
+
+PATH_BUDGET = 2048  # clusters looked at when asking whether a merge would close a cycle
+
+
+@dataclass(frozen=True)
+class Options:
+    """contiguous: positions of arguments known to be C-contiguous (others may need strides among the parameters).
+
+    path_budget: bound of one cycle question.
+    """
+
+    contiguous: Collection[int] = ()
+    path_budget: int = PATH_BUDGET
+
+
+def plan_groups(
+    graph: Graph, sizes: Mapping[str, int], device: Device, options: Options | None = None
+) -> tuple[tuple[Group, ...], tuple[Decision, ...]]:
+    """The groups of a graph in execution order, and a decision for every pair of operators considered."""
+    options = options or Options()
+    facts = Facts(graph, sizes)
+    partition = Partition(facts, options.path_budget)
+    strided = {n.id for p, n in graph.inputs.items() if p not in options.contiguous}
+    search = Search(partition, device, frozenset(strided))
+    search.run()
+    formed = {c.id: search.formed(c) for c in partition}
+    order = effects.execution_order(facts, partition, formed)
+    groups = _name_all(facts, [formed[k].group for k in order])
+    groups = effects.in_place(facts, groups, [formed[k].walk for k in order])
+    return tuple(groups), decisions.record(facts, partition, search.considered, formed)
+
+
+def _name_all(facts: Facts, groups: list[Group]) -> list[Group]:
+    """Readable names, each once: a second `f_pointwise` is `f_pointwise_2`."""
+    used: dict[str, int] = {}
+    out = []
+    for g in groups:
+        name = named(g, describe(facts, g)).name
+        used[name] = used.get(name, 0) + 1
+        out.append(replace(g, name=name if used[name] == 1 else f"{name}_{used[name]}"))
+    return out

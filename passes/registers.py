@@ -1,0 +1,67 @@
+"""How many registers a kernel will need, before it is compiled.
+
+In: the cores of a group. Out: values alive at once in the emission order that code generation keeps to (depth first from
+the stores, one vector lane at a time), and an estimate of registers a thread. A value of 8 bytes takes two.
+
+registers = loads in flight + peak of live values + rows kept + OVERHEAD. On 72 random expression graphs against ptxas the
+prototype of this formula had a median error of 6%.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Set
+
+from fuser.graph import ReduceAttrs
+from fuser.passes.facts import Facts
+
+OVERHEAD = 10  # addresses, loop counters, the thread's place (the prototype's constant)
+LOADS_HOISTED = 32  # a schedule starts no more loads ahead than this: 32 x 4 bytes x 2048 threads is 256 KiB an SM
+GRANULE = 8  # registers are granted to a warp in eights
+
+
+def width(facts: Facts, node_id: int) -> int:
+    """32-bit registers of one value in its compute dtype."""
+    return 2 if facts.nodes[node_id].dtype.bytes == 8 else 1
+
+
+def peak(facts: Facts, cores: Set[int], stored: Iterable[int]) -> int:
+    """Most registers of values alive at once when the cores are computed depth first from the stored ones."""
+    uses: dict[int, int] = {}
+    for c in cores:
+        for r in facts.reads[c]:
+            uses[r.source] = uses.get(r.source, 0) + 1
+    live = most = 0
+    seen: set[int] = set()
+    for root in sorted(stored):
+        stack = [(root, False)]
+        while stack:
+            k, ready = stack.pop()
+            if ready:
+                live += width(facts, k)
+                most = max(most, live)
+                for r in facts.reads[k] if k in cores else ():
+                    uses[r.source] -= 1
+                    if uses[r.source] == 0:
+                        live -= width(facts, r.source)
+                if uses.get(k, 0) == 0:
+                    live -= width(facts, k)
+            elif k not in seen:
+                seen.add(k)
+                stack.append((k, True))
+                stack.extend((r.source, False) for r in reversed(facts.reads[k] if k in cores else ()))
+    return most
+
+
+def estimate(facts: Facts, live: int, inputs: Iterable[int], kept: int = 0, lanes: int = 1) -> int:
+    """Registers a thread: `live` values of one lane, loads of `lanes` lanes in flight, `kept` registers of resident rows."""
+    loads = 0
+    for k in inputs:
+        if facts.nodes[k].shape:
+            loads += max(facts.nodes[k].storage.bytes * lanes, 4) // 4
+    needed = min(loads, LOADS_HOISTED) + live + kept + OVERHEAD
+    return (needed + GRANULE - 1) // GRANULE * GRANULE
+
+
+def accumulators(facts: Facts, cores: Iterable[int]) -> int:
+    """Registers that running reductions hold (one state value each; a second for an index or a count)."""
+    return sum(2 * width(facts, k) for k in cores if isinstance(facts.nodes[k].attrs, ReduceAttrs))

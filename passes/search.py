@@ -1,0 +1,264 @@
+"""The search: from one operator a kernel, take the merge that saves most bytes, again and again.
+
+In: a partition. Out: the same partition, merged; and why each pair of clusters that was looked at stayed apart.
+A candidate is a producer and its consumer, or two readers of the same data. Candidates wait in a priority queue keyed by
+bytes saved, then by structural hash, so the result does not depend on the order in which nodes were made. An entry is
+scored again when it comes out and its clusters have changed; each operand and each pair of neighbours in a list of readers
+enters once, so the work is near-linear in the size of the graph.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from fuser.device import Device
+from fuser.hostexpr import HostExpr
+from fuser.passes import cost, registers
+from fuser.passes.clusters import Cluster, Partition
+from fuser.passes.facts import Facts, is_reduction
+from fuser.passes.legality import Formed, Refusal, examine
+from fuser.passes.place import split_axes
+from fuser.shapes import numel
+
+MEMBER_LIMIT = 512  # operators a kernel: compile time grows with it, and past a few hundred nothing is left to save
+RETRIES = 6  # times a pair that was refused for its surroundings is looked at again
+RETRIED = ("cycle", "budget", "space")  # refusals that a merge with a third cluster can lift
+PARAMETER = 8  # bytes of a pointer, scalar, dim or stride in the parameter block
+FIXED_PARAMETERS = 24 * PARAMETER  # dims, divisors and strides of the group's own space
+LIVE_CHECK = 48  # registers alive (as a bound) above which they are counted exactly
+
+PairKind = Literal["vertical", "sibling"]
+Numbers = dict[str, "float | int | str"]
+
+
+@dataclass(order=True)
+class Candidate:
+    """A pair of cores whose clusters might merge; sorted by bytes saved (most first), then by hashes."""
+
+    rank: tuple[int, int, int]
+    a: int = field(compare=False)
+    b: int = field(compare=False)
+    kind: PairKind = field(compare=False)
+    versions: tuple[int, int] = field(compare=False, default=(0, 0))
+    tries: int = field(compare=False, default=0)
+
+
+@dataclass(frozen=True)
+class Considered:
+    """The last verdict about two clusters, by a core of each; reason is empty when they merged."""
+
+    a: int
+    b: int
+    kind: PairKind
+    reason: str
+    numbers: Numbers
+
+
+class Search:
+    """One run of the search on a partition."""
+
+    def __init__(self, partition: Partition, device: Device, strided: frozenset[int]) -> None:
+        self.partition, self.facts, self.device = partition, partition.facts, device
+        self.strided = strided
+        self.heap: list[Candidate] = []
+        self.waiting: dict[int, list[Candidate]] = {}
+        self.settled: dict[tuple[int, int], tuple[int, int]] = {}
+        self.considered: list[Considered] = []
+
+    def run(self) -> None:
+        """Merge until no candidate is left."""
+        for a, b, kind in (*self._producers(), *self._siblings()):
+            self._push(Candidate((0, 0, 0), a, b, kind))
+        while self.heap:
+            self._step(heapq.heappop(self.heap))
+
+    # -- candidates --------------------------------------------------------------------------------
+    def _producers(self) -> Iterator[tuple[int, int, PairKind]]:
+        for k in self.facts.cores:
+            for r in self.facts.reads[k]:
+                if r.source in self.partition.of and self.partition.of[r.source] != self.partition.of[k]:
+                    yield r.source, k, "vertical"
+
+    def _siblings(self) -> Iterator[tuple[int, int, PairKind]]:
+        """Readers of one value: neighbours in hash order within each kind of space, and the kinds' first ones."""
+        for readers in self.facts.readers.values():
+            kinds: dict[object, list[int]] = {}
+            for k in sorted(set(readers), key=self.facts.digests.__getitem__):
+                kinds.setdefault(self._space_kind(k), []).append(k)
+            chains = [*kinds.values(), [members[0] for _, members in sorted(kinds.items(), key=lambda i: str(i[0]))]]
+            for chain in chains:
+                for a, b in zip(chain, chain[1:], strict=False):
+                    yield a, b, "sibling"
+
+    def _space_kind(self, core: int) -> object:
+        node = self.facts.nodes[core]
+        if not is_reduction(node):
+            return ("pointwise", node.shape)
+        kept, folded = split_axes(node)
+        shape = node.inputs[0].shape
+        return ("fold", tuple(shape[k] for k in kept), tuple(shape[k] for k in folded), len(shape) - 1 in folded)
+
+    def _push(self, c: Candidate) -> None:
+        a, b = self.partition.cluster(c.a), self.partition.cluster(c.b)
+        if a is b:
+            return
+        low, high = sorted((self.facts.digests[c.a], self.facts.digests[c.b]))
+        c.rank = (-self.partition.saved(*self._in_order(a, b)), low, high)
+        c.versions = (a.version, b.version)
+        heapq.heappush(self.heap, c)
+
+    @staticmethod
+    def _in_order(a: Cluster, b: Cluster) -> tuple[Cluster, Cluster]:
+        return (a, b) if a.position < b.position else (b, a)
+
+    # -- one candidate -----------------------------------------------------------------------------
+    def _step(self, c: Candidate) -> None:
+        a, b = self.partition.cluster(c.a), self.partition.cluster(c.b)
+        if a is b:
+            return
+        key, versions = (min(a.id, b.id), max(a.id, b.id)), (a.version, b.version) if a.id < b.id else (b.version, a.version)
+        if self.settled.get(key) == versions:
+            return
+        if c.versions != (a.version, b.version):
+            self._push(c)
+            return
+        self.settled[key] = versions
+        a, b = self._in_order(a, b)
+        verdict = self._judge(a, b, -c.rank[0])
+        if isinstance(verdict, Refusal):
+            self.considered.append(Considered(c.a, c.b, c.kind, verdict.reason, dict(verdict.numbers)))
+            if verdict.reason in RETRIED and c.tries < RETRIES:
+                c.tries += 1
+                self.waiting.setdefault(a.id, []).append(c)
+                self.waiting.setdefault(b.id, []).append(c)
+            return
+        self.considered.append(Considered(c.a, c.b, c.kind, "", verdict.numbers))
+        self._merge(a, b, verdict)
+
+    def _merge(self, a: Cluster, b: Cluster, verdict: _Merge) -> None:
+        merged = self.partition.merge(a, b, verdict.after, verdict.before)
+        merged.kind = "scan" if "scan" in (a.kind, b.kind) else "fused"
+        merged.plain, merged.formed = verdict.plain, verdict.formed
+        merged.live, merged.time = verdict.live, verdict.time
+        for k in (a.id, b.id):
+            for c in self.waiting.pop(k, ()):
+                self._push(c)
+
+    def _judge(self, a: Cluster, b: Cluster, saved: int) -> _Merge | Refusal:
+        """Whether `a` (the earlier) and `b` become one kernel: cheap refusals first."""
+        numbers: Numbers = {"saves_bytes": saved, "saves_launches": 1}
+        refusal = self._limits(a, b)
+        if refusal is not None:
+            return Refusal(refusal.reason, numbers={**numbers, **refusal.numbers})
+        path, after, before = self.partition.path(a, b)
+        if path != "none":
+            return Refusal(path, numbers=numbers)
+        flows = self.partition.flows(a, b)
+        stored = self.partition.stored(a.cores, flows, b) | self.partition.stored(b.cores)
+        live = self._live(a, b, flows, stored)
+        needs = registers.estimate(self.facts, live, {*a.inputs, *b.inputs})
+        if needs > self.device.thread_registers:
+            return Refusal("registers", numbers={**numbers, "needs": needs, "limit": self.device.thread_registers})
+        numbers["registers"] = needs
+        if a.plain is not None and a.plain == b.plain and self._direct(a, b, flows):
+            return _Merge(after, before, numbers, live, plain=a.plain)
+        formed = examine(self.facts, a.cores | b.cores, stored)
+        if isinstance(formed, Refusal):
+            return Refusal(formed.reason, formed.node, {**numbers, **formed.numbers})
+        together = cost.group_load(self.facts, formed, self._inputs(a, b, flows), stored, self.device)
+        before_us = self._time(a) + self._time(b)
+        after_us = together.time_us(self.device)
+        numbers |= {"us_apart": round(before_us, 2), "us_together": round(after_us, 2)}
+        if after_us > before_us:
+            reason = "barrier" if together.share < 1 and self.device.kind == "cuda" or together.share < 1 else "cost"
+            return Refusal(reason, numbers=numbers)
+        return _Merge(after, before, numbers, live, formed=formed, time=after_us)
+
+    def _limits(self, a: Cluster, b: Cluster) -> Refusal | None:
+        if "library" in (a.kind, b.kind):
+            return Refusal("library")
+        if b.kind != "scan" and a.kind == "scan" or a.kind == b.kind == "scan" or (b.kind == "scan" and a.plain is None):
+            return Refusal("scan")
+        if len(a.cores) + len(b.cores) > MEMBER_LIMIT:
+            return Refusal("length", numbers={"operators": len(a.cores) + len(b.cores), "limit": MEMBER_LIMIT})
+        size = self._arguments(a, b)
+        if size > self.device.argument_bytes:
+            return Refusal("arguments", numbers={"argument_bytes": size, "limit": self.device.argument_bytes})
+        return None
+
+    def _arguments(self, a: Cluster, b: Cluster) -> int:
+        """Bytes of the parameter block: pointers of inputs and outputs, strides of strided arguments, scalars."""
+        inputs = a.inputs.keys() | b.inputs.keys()
+        inputs = {k for k in inputs if self.partition.of.get(k) not in (a.id, b.id)}
+        strides = sum(self.facts.nodes[k].rank for k in inputs if k in self.strided)
+        outputs = len(self.partition.stored(a.cores, self.partition.flows(a, b), b)) + len(self.partition.stored(b.cores))
+        return FIXED_PARAMETERS + PARAMETER * (len(inputs) + outputs + strides + len(a.scalars | b.scalars))
+
+    def _live(self, a: Cluster, b: Cluster, flows: list[int], stored: set[int]) -> int:
+        bound = a.live + b.live + len(flows)
+        if bound <= LIVE_CHECK or self.device.kind == "cpu":
+            return bound
+        cores = a.cores | b.cores
+        return registers.peak(self.facts, cores, stored) + registers.accumulators(self.facts, cores)
+
+    def _direct(self, a: Cluster, b: Cluster, flows: list[int]) -> bool:
+        """Whether every value that flows is read at the reader's own index."""
+        wanted = set(flows)
+        if not wanted:
+            return True
+        if len(b.cores) < sum(len(self.facts.readers[v]) for v in flows):
+            return all(r.direct for k in b.cores for r in self.facts.reads[k] if r.source in wanted)
+        readers = {k for v in flows for k in self.facts.readers[v] if k in b.cores}
+        return all(r.direct for k in readers for r in self.facts.reads[k] if r.source in wanted)
+
+    def _inputs(self, a: Cluster, b: Cluster, flows: list[int]) -> dict[int, int]:
+        gone = set(flows)
+        inputs = {v: size for v, size in a.inputs.items()}
+        for v, size in b.inputs.items():
+            if v not in gone:
+                inputs[v] = max(size, inputs.get(v, 0))
+        return inputs
+
+    def _time(self, c: Cluster) -> float:
+        """Predicted time of a cluster as it stands."""
+        if c.time is None:
+            stored = self.partition.stored(c.cores)
+            if c.plain is not None:
+                load = cost.plain_load(self.facts, c.cores, c.inputs, stored, self.device)
+            else:
+                formed = self.formed(c)
+                load = cost.group_load(self.facts, formed, c.inputs, stored, self.device)
+            c.time = load.time_us(self.device)
+        return c.time
+
+    def formed(self, c: Cluster) -> Formed:
+        """The exact form of a cluster; it exists, because no merge is made without one."""
+        if c.formed is None:
+            found = examine(self.facts, c.cores, self.partition.stored(c.cores))
+            assert not isinstance(found, Refusal), (found, sorted(c.cores))
+            c.formed = found
+        return c.formed
+
+
+@dataclass(frozen=True)
+class _Merge:
+    """A merge that is legal and pays: what `path` found, numbers, and what is known of the result."""
+
+    after: list[int]
+    before: list[int]
+    numbers: Numbers
+    live: int
+    plain: tuple[int | HostExpr, ...] | None = None
+    formed: Formed | None = None
+    time: float | None = None
+
+
+def product(shape: tuple[int | HostExpr, ...]) -> HostExpr | int:
+    """Number of elements of a shape."""
+    return numel(shape)
+
+
+__all__ = ["Considered", "Facts", "Search"]

@@ -1,0 +1,111 @@
+"""At which index is every value of a group needed? Walks from what a group must produce back to memory.
+
+In: the cores of a group, roots (a node and the index it is wanted at), the extents of the index variables. Out: a
+`Walk`: for each node inside the group, and each value read from memory, the set of indices. Views are applied by
+substitution; a finished reduction is a leaf here, because its operand is a root of its own.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass, field
+
+from fuser.graph import ItemAttrs, Node, PieceAttrs, ReduceAttrs, ViewAttrs
+from fuser.hostexpr import HostExpr, sym
+from fuser.indexmap import Index
+from fuser.passes.facts import Facts
+from fuser.ranges import Extents, simplify_index
+
+Root = tuple[Node, Index]
+
+
+class TooMany(Exception):  # noqa: N818 - a bound met, not an error
+    """A value would be computed at more places than the budget allows."""
+
+
+@dataclass
+class Walk:
+    """Indices by node id: `inside` for values the group computes, `memory` for what it reads."""
+
+    inside: dict[int, dict[Index, None]] = field(default_factory=dict)
+    memory: dict[int, dict[Index, None]] = field(default_factory=dict)
+    evaluations: int = 0
+
+    def indices(self, node_id: int) -> dict[Index, None]:
+        """Indices at which a node is needed, wherever it comes from."""
+        return self.inside.get(node_id) or self.memory.get(node_id) or {}
+
+
+class Walker:
+    """Walks within one index space; results of view substitutions are remembered across calls."""
+
+    def __init__(self, facts: Facts, members: Set[int], extents: Extents, budget: int) -> None:
+        self.facts, self.members, self.extents, self.budget = facts, members, extents, budget
+        self._mapped: dict[tuple[int, int, Index], Index] = {}
+
+    def walk(self, roots: Iterable[Root], into: Walk) -> None:
+        """Add everything that `roots` need to `into`; TooMany when that is more than the budget."""
+        pending: dict[int, dict[Index, None]] = {}
+        heap: list[int] = []
+
+        def want(node: Node, index: Index) -> None:
+            if node.op == "scalar":
+                index = ()
+            known = pending.get(node.id)
+            if known is None:
+                pending[node.id] = {index: None}
+                heapq.heappush(heap, -node.id)
+            else:
+                known[index] = None
+
+        for node, index in roots:
+            want(node, index)
+        while heap:
+            node = self.facts.nodes[-heapq.heappop(heap)]
+            fresh = self._enter(node, pending.pop(node.id), into)
+            for index in fresh:
+                for operand, at in self.operands(node, index):
+                    want(operand, at)
+
+    def _enter(self, node: Node, wanted: Iterable[Index], into: Walk) -> list[Index]:
+        """Record the indices; those that are new and whose operands are needed in turn."""
+        outside = node.op == "input" or (node.id in self.facts.core_set and node.id not in self.members)
+        table = (into.memory if outside else into.inside).setdefault(node.id, {})
+        fresh = [i for i in wanted if i not in table]
+        table.update(dict.fromkeys(fresh))
+        if outside:
+            return []
+        into.evaluations += len(fresh)
+        if into.evaluations > self.budget:
+            raise TooMany
+        if isinstance(node.attrs, ItemAttrs):
+            into.inside.setdefault(node.inputs[0].id, {}).update(dict.fromkeys(fresh))
+            return []
+        return [] if isinstance(node.attrs, ReduceAttrs) else fresh
+
+    def operands(self, node: Node, index: Index) -> list[Root]:
+        """The operands of a node that is evaluated at `index`, with their indices."""
+        if isinstance(node.attrs, ViewAttrs):
+            found = [(o, index) for o in node.inputs[1:]]
+            return [(node.inputs[0], self._apply(node, 0, index)), *found]
+        if isinstance(node.attrs, PieceAttrs):
+            return [(n, self._apply(node, k, index)) for k, n in enumerate(node.inputs)]
+        return [(n, index) for n in node.inputs]
+
+    def _apply(self, node: Node, piece: int, index: Index) -> Index:
+        key = (node.id, piece, index)
+        got = self._mapped.get(key)
+        if got is None:
+            if isinstance(node.attrs, PieceAttrs):
+                got = node.attrs.pieces[piece].map.apply(index)
+            else:
+                assert isinstance(node.attrs, ViewAttrs)
+                got = node.attrs.map.apply(index, gathered(node))
+            got = self._mapped[key] = simplify_index(got, self.extents)
+        return got
+
+
+def gathered(node: Node) -> Mapping[str, HostExpr]:
+    """A symbol for the value of each index operand of a view: unknown, but the same wherever the view is read."""
+    return {f"@{k}": sym(f"@{node.id}.{k}") for k in range(len(node.inputs) - 1)}

@@ -1,0 +1,70 @@
+"""Public fault kinds of comparable tools (cases.json), on the CPU and as CUDA kernels in the SIMT interpreter.
+
+A case gives a program, inputs and assertions; `wrong_version` imitates the fault and must be caught by them.
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fuser
+from tests.simulate import Simulated
+
+CASES = json.loads(Path(__file__).with_name("cases.json").read_text())
+SEPARATE = {"A28": "process-level: tests/cases/test_disk_cache.py", "A29": "5-10 GB: tests/cases/test_large.py"}
+TOO_BIG_FOR_SIMT = {"A13": "2**25 elements", "A24": "260k elements, ten runs", "A26": "threads"}
+NOT_YET: dict[str, str] = {}  # case -> reason; strict
+ENGINES: dict[str, Callable[..., Any]] = {"cpu": fuser.compile, "simt": Simulated}
+
+
+def run_case(case: dict[str, str], engine: Callable[..., Any]) -> None:
+    """Executes a case's program, inputs and check with F, G, COMPILE and H bound."""
+    scope: dict[str, Any] = {"np": np}
+    exec(case["program"], scope)
+    exec(case["inputs"], scope)
+    for name, function in (("F", "f"), ("G", "g")):
+        if function in scope:
+            scope[name] = engine(scope[function])
+    scope["COMPILE"], scope["H"] = engine, np.asarray
+    exec(case["check"], scope)
+
+
+def runnable() -> list[Any]:
+    found = []
+    for case in CASES:
+        if case["id"] in SEPARATE or case["id"] == "A30":
+            continue
+        for engine in ENGINES:
+            if engine == "simt" and case["id"] in TOO_BIG_FOR_SIMT:
+                continue
+            marks = [pytest.mark.xfail(reason=NOT_YET[case["id"]], strict=True)] if case["id"] in NOT_YET else []
+            found.append(pytest.param(case, engine, id=f"{case['id']}-{engine}", marks=marks))
+    return found
+
+
+@pytest.mark.parametrize(("case", "engine"), runnable())
+def test_case(case: dict[str, str], engine: str) -> None:
+    run_case(case, ENGINES[engine])
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c["wrong_version"]], ids=lambda c: c["id"])
+def test_the_check_catches_the_fault(case: dict[str, str]) -> None:
+    """Guards the harness: the imitation of the fault, run in place of fuser, must fail the check."""
+    scope: dict[str, Any] = {"np": np}
+    exec(case["wrong_version"], scope)
+    wrong = {**case, "program": case["program"] + "\n" + case["wrong_version"]}
+    with pytest.raises(AssertionError):
+        run_case(wrong, lambda fn: fn)
+
+
+def test_a30_comments_do_not_change_the_tree() -> None:
+    case = next(c for c in CASES if c["id"] == "A30")
+    text = next(part for part in [case["program"]])
+    x = np.array([1.0, 2.0, 3.0])
+    for variant in (text, text.replace("\n", "\r\n"), text.replace("    ", "\t")):
+        compiled = fuser.parse(variant[variant.index("def f") :])["f"]
+        assert np.asarray(compiled(x)).tolist() == [3, 4, 5]

@@ -1,0 +1,1 @@
+"""Tests of code generation: the kernel language, its consumers and the schedules."""

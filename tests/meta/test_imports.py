@@ -1,0 +1,44 @@
+"""What `import fuser` loads, and what it says when fuser is imported in a way that cannot work."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.meta.project import PACKAGES, ROOT
+
+HEAVY = ("cupy", "torch", "jax", "networkx", "llvmlite", "lark", "scipy", "click", "rich")
+
+
+def python(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *args], cwd=cwd, capture_output=True, text=True, check=False)
+
+
+def test_import_loads_nothing_heavy(tmp_path: Path) -> None:
+    code = f"import sys, fuser; print(*(name for name in {HEAVY} if name in sys.modules))"
+    result = python("-c", code, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.split() == []
+
+
+@pytest.mark.parametrize("part", [folder for folder in PACKAGES if folder != "fuser"])
+def test_bare_import_names_the_right_one(part: str) -> None:
+    result = python("-c", f"import {part}", cwd=ROOT)
+    assert result.returncode == 1
+    assert f"import it as `fuser.{part}`" in result.stderr.splitlines()[-1]
+
+
+def test_a_clone_that_is_not_installed_says_so() -> None:
+    result = python("-S", "-c", "import fuser", cwd=ROOT)  # -S: as if nothing at all were installed
+    assert result.returncode == 1
+    assert "ImportError: fuser is not installed" in result.stderr
+    assert "make setup" in result.stderr
+
+
+def test_two_copies_do_not_mix(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "fuser", tmp_path / "fuser", ignore=shutil.ignore_patterns("__pycache__"))
+    result = python("-c", "import fuser", cwd=tmp_path)
+    assert result.returncode == 1
+    assert "ImportError: two copies of fuser are mixed" in result.stderr
