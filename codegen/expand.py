@@ -68,7 +68,7 @@ class RowEmitter(KernelBuilder):
     def define_any(self, var: Var | None, op: str, args: Sequence[Operand], dtype: DType) -> Operand:
         """`define` for an operator that need not be primitive; the result's name is then only a hint."""
         row = self.table.scalar(op)
-        if spelling(row, self.target, args) is not None:
+        if spelling(row, self.target, args, dtype) is not None:
             return self.define(var, op, args, dtype, self.hint or op)
         known = self.simplify(op, args, dtype)
         if known is not None:

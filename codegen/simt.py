@@ -32,6 +32,7 @@ from fuser.optable.evaluate import NumPyEmit, evaluate_scalar
 __all__ = ["SimtError", "run"]
 
 BATCH = 1 << 16  # threads run together: enough to amortise NumPy's calls, and arrays still fit the cache
+MAX_GRID_X, MAX_GRID_Y = 2**31 - 1, 65535  # what CUDA launches
 Values = npt.NDArray[Any]
 Mask = Bools | None
 
@@ -71,6 +72,8 @@ class _Launch:
         cuda = kernel.target == "cuda"
         self.grid = tuple(_evaluate(d, env) for d in kernel.launch.grid) if cuda else (1, 1)
         self.threads = kernel.launch.block if cuda else 1
+        if self.grid[1] > MAX_GRID_Y or self.grid[0] > MAX_GRID_X:
+            raise SimtError(f"a grid of {self.grid} cannot be launched", "simt-grid")
         self.sync = Sync(self.grid[0] * self.grid[1], self.threads, bool(kinds & {loops.Fence, loops.Ticket}))
         self.clock = 0
         self.scalars = {p.name: np.full((1, 1), p.expr.evaluate(env), p.dtype.numpy) for p in kernel.scalars}

@@ -200,7 +200,7 @@ class _Checker:
             self.say(f"`{s.op}` is no scalar operator")
         elif row.arity != len(s.args):
             self.say(f"`{s.op}` takes {row.arity} operands")
-        elif self.expanded and spelling(row, self.kernel.target, s.args) is None:
+        elif self.expanded and spelling(row, self.kernel.target, s.args, s.var.dtype) is None:
             self.say(f"`{s.op}` is not primitive on {self.kernel.target} for {s.args[0].dtype}")
         constant = all(self.is_constant(a) for a in s.args)
         self.declare(s.var, constant, uniform=all(self.is_uniform(a) for a in s.args))

@@ -267,7 +267,8 @@ class Runner(Expressions):
     def _assign(self, frame: Frame, s: ast.Assign) -> Task:
         value = yield self.expr(frame, s.value)
         if s.annotation is not None:
-            value = self.conform(frame, s.annotation, value, s.value.place, f"`{self.module.excerpt(s.targets[0].place)}`")
+            what = f"`{self.module.excerpt(s.targets[0].place)}`"
+            value = self.conform(frame, s.annotation, value, s.value.place, what)
         for target in s.targets:
             yield self.assign(frame, target, value, named=not isinstance(s.value, ast.Name))
 

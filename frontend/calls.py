@@ -99,9 +99,10 @@ def attempt(ctx: Context, frame: FrameType | None, build: Callable[[], Any]) -> 
     try:
         return build()
     except NeedsStatic as need:
-        raise Specialize(need.message.partition(" must be known")[0], need.expr, need.spans[0] if need.spans else ctx.b.span) from None
+        what = need.message.partition(" must be known")[0]
+        raise Specialize(what, need.expr, need.spans[0] if need.spans else ctx.b.span) from None
     except UnsupportedError as error:
-        ctx.refuse(frame, "; ".join((error.message, *error.notes)))
+        ctx.refuse(frame, "; ".join(error.notes or (error.message,)))
         return Poison(ctx)
     except FuserError as error:
         raise ctx.located(error, frame) from None

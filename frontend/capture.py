@@ -14,7 +14,7 @@ import sys
 import types
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -72,7 +72,8 @@ def is_library(module: str | None) -> bool:
     return (module or "").partition(".")[0] in _LIBRARIES
 
 
-def is_users_function(value: object) -> bool:
+def is_users_function(value: object) -> TypeGuard[types.FunctionType]:
+    """Whether a value is a Python function of the user's own."""
     return isinstance(value, types.FunctionType) and not is_library(value.__module__)
 
 
@@ -134,14 +135,15 @@ class _Picture:
             return (kind, *(self.of(v, f"{path}.{k}", depth + 1) for k, v in enumerate(value)))
         if isinstance(value, dict):
             keys = (k if isinstance(k, str) else Same(k) for k in value)
-            return (kind, *((k, self.of(v, f"{path}.{n}", depth + 1)) for k, (n, v) in zip(keys, value.items(), strict=True)))
+            pairs = zip(keys, value.items(), strict=True)
+            return (kind, *((k, self.of(v, f"{path}.{name}", depth + 1)) for k, (name, v) in pairs))
         return self._object(value, path, depth)
 
     def _object(self, value: Any, path: str, depth: int) -> Any:
         if isinstance(value, type) or is_library(type(value).__module__):
             return Same(value)
         parts: list[Any] = [Same(type(value))]
-        call = getattr(type(value), "__call__", None)
+        call = vars(type(value)).get("__call__")
         if is_users_function(call):
             parts.append(self.of(call, path, depth + 1))
         for name, item in getattr(value, "__dict__", {}).items():

@@ -45,7 +45,8 @@ def ask(frame: FrameType | None, fallback: str, note: str) -> Question:
         return Question(f"`{fallback}`", "this value", make_span(filename, at, note))
     keyword, subject = _around(node, parents, fallback)
     place = _position(subject, text.splitlines())
-    return Question(f"`{keyword}`", ast.unparse(subject), make_span(filename, place, note), _ways_out(subject, parents))
+    ways = _ways_out(subject, parents, fallback)
+    return Question(f"`{keyword}`", ast.unparse(subject), make_span(filename, place, note), ways)
 
 
 def _position(node: ast.expr, lines: list[str]) -> Position:
@@ -74,18 +75,16 @@ def _node_at(tree: ast.AST, at: Position, lines: list[str]) -> ast.expr | ast.st
 
 def _around(node: ast.expr | ast.stmt, parents: Around, fallback: str) -> tuple[str, ast.expr]:
     """The keyword that asks, and the expression it asks about."""
-    if isinstance(node, (ast.If, ast.While, ast.Assert)):
-        test = node.test
-        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-            return "not", test.operand
-        return ("if" if isinstance(node, ast.If) else type(node).__name__.lower()), test
+    if isinstance(node, (ast.If, ast.While, ast.Assert, ast.IfExp)):
+        return _keyword_of(node), _without_not(node.test)
     if isinstance(node, ast.For):
         return "for", node.iter
     if not isinstance(node, ast.expr):
         value = getattr(node, "value", None)
-        return fallback, value if isinstance(value, ast.expr) else ast.Name(fallback, lineno=node.lineno, col_offset=0)
-    if isinstance(node, ast.Call) and node.args:
-        return f"{ast.unparse(node.func)}()", node.args[0]
+        known = isinstance(value, ast.expr)
+        return fallback, value if known else ast.Name(fallback, lineno=node.lineno, col_offset=0)
+    if isinstance(node, ast.Call):
+        return _called(node)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         return "not", node.operand
     if isinstance(node, ast.BoolOp):
@@ -94,50 +93,85 @@ def _around(node: ast.expr | ast.stmt, parents: Around, fallback: str) -> tuple[
         return "in", node
     if isinstance(node, ast.Subscript):
         return "[...]", node.slice
-    return _by_parent(node, parents.get(node), fallback), node
+    if isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
+        return "for", node.generators[0].iter
+    return _by_parent(node, parents, fallback), node
 
 
-def _by_parent(node: ast.expr, parent: ast.AST | None, fallback: str) -> str:
+def _called(node: ast.Call) -> tuple[str, ast.expr]:
+    """`int(x)` asks about x, `x.item()` too."""
+    if node.args:
+        return f"{ast.unparse(node.func)}()", node.args[0]
+    if isinstance(node.func, ast.Attribute):
+        return f"{node.func.attr}()", node.func.value
+    return f"{ast.unparse(node.func)}()", node
+
+
+def _without_not(test: ast.expr) -> ast.expr:
+    return test.operand if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) else test
+
+
+def _keyword_of(node: ast.AST) -> str:
+    return "if ... else" if isinstance(node, ast.IfExp) else type(node).__name__.lower()
+
+
+def _by_parent(node: ast.expr, parents: Around, fallback: str) -> str:
+    parent = parents.get(node)
     if isinstance(node, ast.Compare) and len(node.ops) > 1:
         return "chained comparison"
     if isinstance(parent, ast.BoolOp):
         return "and" if isinstance(parent.op, ast.And) else "or"
     if isinstance(parent, ast.UnaryOp):
-        return "not"
-    if isinstance(parent, (ast.If, ast.While, ast.Assert)):
-        return type(parent).__name__.lower()
-    if isinstance(parent, ast.IfExp):
-        return "if ... else"
+        outer = parents.get(parent)
+        return _keyword_of(outer) if isinstance(outer, (ast.If, ast.While, ast.Assert, ast.IfExp)) else "not"
+    if isinstance(parent, (ast.If, ast.While, ast.Assert, ast.IfExp)):
+        return _keyword_of(parent)
     if isinstance(parent, ast.comprehension):
         return "if" if node in parent.ifs else "for"
     return "for" if isinstance(parent, ast.For) else fallback
 
 
 # -- ways out --------------------------------------------------------------------------------------
-def _ways_out(subject: ast.expr, parents: Around) -> tuple[str, ...]:
+def _ways_out(subject: ast.expr, parents: Around, fallback: str) -> tuple[str, ...]:
     """How to say it per element, in the user's own terms."""
     parent = parents.get(subject)
-    text = ast.unparse(subject)
+    if isinstance(subject, ast.Compare) and isinstance(subject.ops[0], (ast.In, ast.NotIn)):
+        left, right = ast.unparse(subject.left), ast.unparse(subject.comparators[0])
+        return (f"as a value of the program: ({right} == {left}).any()" if fallback == "contains" else
+                f"per element: ({left}[..., None] == np.array({right})).any(-1)",)  # fmt: skip
     if isinstance(subject, ast.Compare) and len(subject.ops) > 1:
         return (f"per element: {_chain(subject)}",)
-    if isinstance(subject, ast.BoolOp):
-        return (f"per element: {_joined(subject)}",)
-    if isinstance(parent, ast.BoolOp):
-        return (f"per element: {_joined(parent)}",)
-    if isinstance(subject, ast.Compare) and isinstance(subject.ops[0], (ast.In, ast.NotIn)):
-        return (f"per element: np.isin({ast.unparse(subject.left)}, {ast.unparse(subject.comparators[0])})",)
-    if isinstance(parent, ast.UnaryOp) and isinstance(parent.op, ast.Not):
-        return (f"per element: np.logical_not({text})",)
-    if isinstance(parent, ast.IfExp):
-        return (_where(text, ast.unparse(parent.body), ast.unparse(parent.orelse)),)
-    if isinstance(parent, ast.If):
-        yes, no = _branches(parent, parents)
-        return (_where(text, yes, no) + "    option: pass a Python bool",)
-    if isinstance(parent, ast.While):
-        return ("run a fixed number of steps, and let np.where keep finished elements; option: loop outside",)
-    if isinstance(parent, ast.Assert):
-        return ("check outside the compiled function",)
+    for joined in (subject, parent):
+        if isinstance(joined, ast.BoolOp):
+            return (f"per element: {_joined(joined)}",)
+    if isinstance(parent, ast.Call):
+        return _of_call(parent)
+    negated = isinstance(parent, ast.UnaryOp) and isinstance(parent.op, ast.Not)
+    return _of_branch(ast.unparse(subject), parents.get(parent) if negated and parent else parent, negated, parents)
+
+
+def _of_call(node: ast.Call) -> tuple[str, ...]:
+    name, first = ast.unparse(node.func), ast.unparse(node.args[0]) if node.args else ""
+    if name in ("max", "min") and len(node.args) == 2:
+        return (f"per element: np.{name}imum({first}, {ast.unparse(node.args[1])})",)
+    if name in ("sum", "max", "min", "any", "all"):
+        return (f"write np.{name}({first}{', axis=0' if name == 'sum' else ''})",)
     return ()
+
+
+def _of_branch(text: str, around: ast.AST | None, negated: bool, parents: Around) -> tuple[str, ...]:
+    """The way out of a statement that branches on `text` (on `not text` if negated)."""
+    if isinstance(around, (ast.If, ast.IfExp)):
+        if isinstance(around, ast.If):
+            branches = _branches(around, parents)
+        else:
+            branches = (ast.unparse(around.body), ast.unparse(around.orelse))
+        return (_where(text, *(branches[::-1] if negated else branches)) + "    option: pass a Python bool",)
+    if isinstance(around, ast.While):
+        return ("run a fixed number of steps, and let np.where keep finished elements; option: loop outside",)
+    if isinstance(around, ast.Assert):
+        return ("check outside the compiled function",)
+    return (f"per element: np.logical_not({text})",) if negated else ()
 
 
 def _where(test: str, yes: str, no: str) -> str:

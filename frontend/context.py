@@ -150,7 +150,8 @@ class Context:
         """The error for Python asking a traced array for a value: `keyword` names the question if the source cannot."""
         frame = locations.user_frame(sys._getframe(1))
         q = conditions.ask(frame, keyword, f"{what}, known only at run time")
-        message = f"{q.keyword} needs {needs}; `{q.subject}` is an array"
+        is_what = "is an array" if "[" in what else "is known only at run time"
+        message = f"{q.keyword} needs {needs}; `{q.subject}` {is_what}"
         return TraceError(message, slug, (q.where,), q.notes or notes)
 
     def failure(self) -> UnsupportedError | None:

@@ -6,7 +6,7 @@ In: an `UnexpectedInput`. Out: `Refused`. Apart from `parser`, because it is not
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Set
+from collections.abc import Sequence, Set
 
 from lark import Token
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
@@ -15,7 +15,7 @@ from fuser.frontend.ast import Place
 from fuser.frontend.layout import Refused, place_of
 
 _OPERAND = frozenset({"NAME", "INT", "FLOAT", "LPAR"})
-_OPERATORS = frozenset({"PLUS", "STAR", "COMMA", "LESS", "AND", "IF", "STAR2"})
+_OPERATORS = frozenset({"PLUS", "STAR", "LESS"})
 _WORDS = {
     "COLON": "`:`", "COMMA": "`,`", "EQUAL": "`=`", "RPAR": "`)`", "RSQB": "`]`", "LPAR": "`(`", "LSQB": "`[`",
     "NAME": "a name", "IN": "`in`", "ELSE": "`else`", "_INDENT": "an indented block", "_NL": "the end of the line",
@@ -62,15 +62,34 @@ def _token(error: UnexpectedToken, lines: tuple[str, ...]) -> Refused:
     token: Token = error.token
     expected = set(error.accepts or error.expected)
     place = _place(token, lines)
+    pending = _pending(error)
+    opener = next((t for t in reversed(pending) if t.type in ("LPAR", "LSQB")), None)
+    later = opener is not None and (token.line or 0) > (opener.line or 0)
+    if opener is not None and later and token.type in ("RETURN", "DEF", "PASS"):
+        return Refused(f"`{opener}` is never closed", "syntax", (place_of(opener),))
     if token.type == "_INDENT":
         return Refused("this line is indented, but opens no block", "indentation", (place,))
     if "_INDENT" in expected:
         return Refused("an indented block must follow", "indentation", (place,))
     if token.type in ("_NL", "$END", "_DEDENT"):
         message = f"the line ends, but {_wanted(expected)} must follow"
-        return Refused(message, "syntax", (place,), *_hint(token, expected))
+        return Refused(message, "syntax", (place,), *_hint(token, expected, pending))
     shown = str(token).split("\n")[0]
-    return Refused(f"`{shown}` stands where {_wanted(expected)} must", "syntax", (place,), *_hint(token, expected))
+    message = f"`{shown}` stands where {_wanted(expected)} must"
+    if opener is not None and later:
+        return Refused(message, "syntax", (place_of(opener), place), f"this `{opener}` is still open")
+    return Refused(message, "syntax", (place,), *_hint(token, expected, pending))
+
+
+def _pending(error: UnexpectedToken) -> list[Token]:
+    """The tokens of the present statement that the parser has not made sense of yet, in text order."""
+    parser = error.interactive_parser
+    stack = parser.parser_state.value_stack if parser is not None else []
+    tokens: list[Token] = []
+    for item in stack:
+        if isinstance(item, Token):
+            tokens = [] if item.type in ("_NL", "_INDENT", "SEMICOLON") else [*tokens, item]
+    return tokens
 
 
 def _place(token: Token, lines: tuple[str, ...]) -> Place:
@@ -84,8 +103,7 @@ def _place(token: Token, lines: tuple[str, ...]) -> Place:
         return Place(token.line, min(column, token.column or column), token.line, column + 1)
     if token.type in ("_INDENT", "_DEDENT"):
         number = token.end_line or token.line
-        width = max(len(token), 1)
-        return Place(number, 1, number, width + 1)
+        return Place(number, len(token) + 1, number, len(token) + 2)
     return place_of(token)
 
 
@@ -102,9 +120,11 @@ def _wanted(expected: Set[str]) -> str:
     return "an operator" if expected else "nothing"
 
 
-def _hint(token: Token, expected: Set[str]) -> tuple[str, ...]:
-    if token == "=" and "EQUAL_TO" in expected:
+def _hint(token: Token, expected: Set[str], pending: Sequence[Token]) -> tuple[str, ...]:
+    if token == "=" and any(t.type in ("IF", "RETURN", "LPAR", "LSQB") for t in pending):
         return ("to compare, write `==`",)
+    if token.type == "FOR":
+        return ("a program has no comprehensions; write a loop",)
     if token == ":" and "EQUAL_TO" in expected:
         return ("slices stand in `[...]`, dicts do not exist",)
     if token.type in ("STRING", "LONG_STRING") and "PLUS" in expected:

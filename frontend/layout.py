@@ -44,6 +44,11 @@ HINTS = {
     "async": "there is no async in a program",
     "await": "there is no async in a program",
     "del": "values are freed by themselves",
+    "for": "statements stand inside functions, each on a line of its own",
+    "if": "statements stand inside functions, each on a line of its own",
+    "return": "statements stand inside functions, each on a line of its own",
+    "elif": "it follows an `if` block, indented as that `if`",
+    "else": "it follows an `if` block, indented as that `if`",
     "in": "membership cannot be tested; compare with `==`",
 }
 
@@ -98,7 +103,7 @@ def _indentation(token: Token, indents: list[tuple[str, int, int]]) -> Iterator[
     text = token.rsplit("\n", 1)[1]
     wide, narrow = len(text.expandtabs(8)), len(text)
     line = token.end_line or 1
-    place = Place(line, 1, line, max(narrow, 1) + 1)
+    place = Place(line, narrow + 1, line, narrow + 2)
     if wide > indents[-1][1]:
         if narrow <= indents[-1][2]:
             raise Refused("tabs and spaces are mixed in indentation", "indentation", (place,), "use spaces only")

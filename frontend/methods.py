@@ -93,14 +93,21 @@ def setitem(array: TracedArray, key: Any, value: Any) -> None:
         raise TypeError(f"'numpy.{array.dtype}' object does not support item assignment")
     if calls.is_poisoned(key, value):
         return
-    if type(value) is TracedArray and value._storage is array._storage and value._version == array._storage.version:
-        if value._parent is array and isinstance(value._step, Index) and value._step.key == _key(array, key):
-            return  # the end of `x[i:j] += y`, already stored through the view
+    if type(value) is TracedArray and _is_stored(array, key, value):
+        return
     if isinstance(value, (list, tuple)):
         from fuser.frontend import creation
 
         value = creation.array(ctx, value)
     calls.store(ctx, array, _key(array, key), calls.unwrap(ctx, value), frame)
+
+
+def _is_stored(array: TracedArray, key: Any, value: TracedArray) -> bool:
+    """Whether this is the end of `x[i:j] += y`, already stored through the view."""
+    step, storage = value._step, array._storage
+    if value._parent is not array or not isinstance(step, Index) or value._version != storage.version:
+        return False
+    return bool(step.key == _key(array, key))
 
 
 def _key(array: TracedArray, key: Any) -> Any:
@@ -139,8 +146,9 @@ def transpose(array: TracedArray, *axes: Any) -> Any:
 def reshape(array: TracedArray, *shape: Any, order: str = "C", copy: Any = None) -> Any:
     """`x.reshape(2, 3)`, `x.reshape((2, 3))`."""
     target = shape[0] if len(shape) == 1 and type(shape[0]) in (tuple, list) else shape
-    source = array.copy() if copy else array
-    return np.reshape(source, target, order=order)
+    source: Any = array.copy() if copy else array
+    options: dict[str, Any] = {"order": order}
+    return np.reshape(source, target, **options)
 
 
 def squeeze(array: TracedArray, axis: Any = None) -> Any:
@@ -149,7 +157,10 @@ def squeeze(array: TracedArray, axis: Any = None) -> Any:
 
 def flatten(array: TracedArray, order: str = "C") -> Any:
     """A copy along one axis."""
-    return copy(np.ravel(array, order))
+    options: dict[str, Any] = {"order": order}
+    whole: Any = array
+    flat: Any = np.ravel(whole, **options)
+    return copy(flat)
 
 
 def view(array: TracedArray, dtype: Any = None, type: Any = None) -> Any:

@@ -49,7 +49,10 @@ def _copyto(ctx: Context, frame: Frame, dst: Any, src: Any, casting: str = "same
     value = calls.unwrap(ctx, src)
     if type(src) is TracedArray:
         calls.check_casting(ctx, value.dtype, dst.node.dtype, casting)
-    methods.setitem(dst, Ellipsis if where is True else where, src) if where is True else _masked(ctx, dst, value, where)
+    if where is True:
+        methods.setitem(dst, Ellipsis, src)
+    else:
+        _masked(ctx, dst, value, where)
 
 
 def _masked(ctx: Context, dst: TracedArray, value: Any, where: Any) -> None:
@@ -82,7 +85,7 @@ def _sample(value: Any) -> Any:
     return {"int": 0, "float": 0.0, "bool": True}[value.expr.kind] if type(value) is Scalar else value
 
 
-def _can_cast(ctx: Context, frame: Frame, from_: Any, to: Any, casting: str = "safe") -> bool:
+def _can_cast(ctx: Context, frame: Frame, from_: Any, to: Any, casting: Any = "safe") -> bool:
     return np.can_cast(from_.dtype if type(from_) is TracedArray else from_, to, casting)
 
 

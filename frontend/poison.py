@@ -62,7 +62,8 @@ class StopTrace(BaseException):
 
 
 def _fill() -> None:
-    absorbed = ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift", "matmul", "divmod"]
+    absorbed = ["add", "sub", "mul", "truediv", "floordiv", "mod", "divmod", "pow", "matmul"]
+    absorbed += ["and", "or", "xor", "lshift", "rshift"]
     names = [f"__{prefix}{name}__" for name in absorbed for prefix in ("", "r", "i")]
     names += [f"__{name}__" for name in ("lt", "le", "gt", "ge", "eq", "ne", "neg", "pos", "abs", "invert")]
     absorb: Callable[..., Any] = Poison._absorb

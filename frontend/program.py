@@ -165,7 +165,8 @@ class Program:
 
         `ArraySpec` makes an argument of the graph (positions count arrays only), `ScalarSpec` the host symbol
         `=name`, `StaticSpec` a value that is built in. `Graph.output_tree` is a `fuser.trees.OutputTree`. Raises
-        FuserError subclasses only; NeedsStatic (fuser.construct.common) names the host expression whose symbols must be static to go on.
+        FuserError subclasses only; NeedsStatic (fuser.construct.common) holds the host expression whose symbols must
+        be static to go on.
         """
         signature = self.signature(name)
         specs = self._complete(signature, arguments)

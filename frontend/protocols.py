@@ -118,7 +118,9 @@ def _fold(
 
 
 def _is_default(name: str, value: Any) -> bool:
-    return value is np._NoValue or (name == "keepdims" and value is False) or (name == "where" and value is True) or value is None
+    if value is None or value is np._NoValue:
+        return True
+    return (name == "keepdims" and value is False) or (name == "where" and value is True)
 
 
 def refused(ctx: Context, frame: FrameType | None, name: str) -> Poison:

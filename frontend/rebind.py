@@ -74,7 +74,7 @@ class Rebinder:
         if id(value) in shims.MATH:
             return shims.math_function(self.ctx, value)
         if isinstance(value, types.FunctionType):
-            return self.function(value) if capture.is_users_function(value) else value
+            return value if capture.is_library(value.__module__) else self.function(value)
         if isinstance(value, types.MethodType) and capture.is_users_function(value.__func__):
             owner = self.value(value.__self__, "self", lambda: get().__self__, depth + 1)
             return types.MethodType(self.function(value.__func__), owner)
@@ -130,7 +130,7 @@ class Rebinder:
     def _namespace(self, f: types.FunctionType) -> dict[str, Any]:
         found = self._globals.get(id(f.__globals__))
         if found is None:
-            found = {"__name__": f.__module__, "__builtins__": f.__builtins__}
+            found = {"__name__": f.__module__, "__builtins__": f.__builtins__}  # type: ignore[attr-defined]
             self._globals[id(f.__globals__)] = found
             self._filled[id(f.__globals__)] = dict(found)
         return found
@@ -148,11 +148,12 @@ class Rebinder:
 
     def _partial(self, value: Any, path: str, get: Get, depth: int) -> Any:
         func = self.value(value.func, path, lambda: get().func, depth + 1)
+        given, options = _attribute(get, "args"), _attribute(get, "keywords")
         args = [
-            self.value(a, f"{path}.1.{k}", _item(_attribute(get, "args"), k), depth + 1) for k, a in enumerate(value.args)
+            self.value(a, f"{path}.1.{k}", _item(given, k), depth + 1) for k, a in enumerate(value.args)
         ]
         named = {
-            k: self.value(a, f"{path}.2.{k}", _item(_attribute(get, "keywords"), k), depth + 1)
+            k: self.value(a, f"{path}.2.{k}", _item(options, k), depth + 1)
             for k, a in value.keywords.items()
         }
         return functools.partial(func, *args, **named)

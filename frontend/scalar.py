@@ -40,7 +40,7 @@ class Scalar:
     def __init__(self, ctx: Context, expr: HostExpr) -> None:
         self._ctx, self.expr = ctx, expr
 
-    @property
+    @property  # type: ignore[misc]
     def __class__(self) -> Any:  # so that `isinstance(h, float)` takes the branch it takes without tracing
         return _TYPES[self.expr.kind]
 

@@ -87,7 +87,7 @@ def math_function(ctx: Context, original: Callable[..., Any]) -> Callable[..., A
             return host(ctx, call(name, x.expr))
         if type(x) is TracedArray:
             ctx.enter()
-            message = f"math.{name} takes a Python number; this is an array known at run time"
+            message = f"`math.{name}` takes a Python number; this is an array, known only at run time"
             raise TraceError(message, "math-on-array", (ctx.b.span,) if ctx.b.span else (), (f"write np.{name}",))
         return original(x, *rest)
 
@@ -123,7 +123,7 @@ class Refused:
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
         self._ctx.enter()
         span = self._ctx.b.span
-        message = f"{self._name} would draw once, while tracing, and give the same numbers at every call"
+        message = f"`{self._name}` would draw once, while tracing, and give the same numbers at every call"
         raise TraceError(message, "random", (span,) if span else (), (advice.NUMPY_RANDOM,))
 
 

@@ -35,7 +35,8 @@ class Storage:
     """
 
     __slots__ = (
-        "_node", "argument", "changed", "constant", "make", "merged", "name", "ordered", "origin", "uncertain", "version",
+        "_node", "argument", "changed", "constant", "make", "merged", "name", "ordered", "origin",
+        "uncertain", "version",
     )  # fmt: skip
 
     def __init__(

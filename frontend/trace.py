@@ -117,7 +117,7 @@ class _Run:
             whole = leaf._step is None and not leaf.is_scalar
             return ArrayLeaf(len(outputs) - 1, leaf._storage.argument if whole else None)
         if isinstance(leaf, (np.ndarray, np.generic)):
-            value: Any = leaf[()]
+            value: Any = np.asarray(leaf)[()]
             outputs.append(self.ctx.outside(value) if value.ndim else elementwise.as_node(self.ctx.b, value))
             return ArrayLeaf(len(outputs) - 1)
         return StaticLeaf(leaf)

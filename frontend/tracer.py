@@ -17,7 +17,7 @@ from fuser.construct.common import canonical_shape
 from fuser.errors import TraceError, TraceTypeError
 from fuser.frontend import locations
 from fuser.frontend.scalar import host
-from fuser.frontend.storage import Step, Storage
+from fuser.frontend.storage import Index, Step, Storage
 from fuser.graph import Node
 from fuser.hostexpr import HostExpr, wrap
 from fuser.shapes import Shape, numel, text_of
@@ -72,7 +72,7 @@ class TracedArray:
         self._version = -1
         self.is_scalar = is_scalar
 
-    @property
+    @property  # type: ignore[misc]
     def __class__(self) -> Any:  # so that `isinstance(x, np.ndarray)` takes the branch it takes without tracing
         return np.ndarray
 
@@ -206,16 +206,17 @@ class TracedArray:
     # -- where Python wants the elements ---------------------------------------------------------------
     def _known(self) -> Any:
         """The NumPy value if this is (an element of) a constant that nothing was stored to; None otherwise."""
-        lineage = list(self._lineage())
-        if self._storage.constant is None or any(not hasattr(v._step, "key") for v in lineage[:-1]):
+        steps = [v._step for v in self._lineage() if v._step is not None]
+        keys = [s.key for s in steps if isinstance(s, Index)]
+        if self._storage.constant is None or len(keys) < len(steps):
             return None
         value = self._storage.constant()
-        for view in reversed(lineage[:-1]):
-            value = value[view._step.key]
+        for key in reversed(keys):
+            value = value[key]
         return value
 
     def _what(self) -> str:
-        return f"{self.node.dtype}{text_of(self._dims)}"
+        return f"{self.node.dtype}{text_of(self._dims) if self.node.rank else ''}"
 
     def _number(self, keyword: str, needs: str, slug: str, note: str) -> Any:
         known = self._known()
@@ -242,7 +243,7 @@ class TracedArray:
         value = self._number("range()", "an integer", "data-dependent-number", note)
         if isinstance(value, np.ndarray) and value.ndim:
             raise TypeError("only integer scalar arrays can be converted to a scalar index")
-        return value.__index__()
+        return int(value.__index__())
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         known = self._known()
@@ -279,15 +280,16 @@ class TracedArray:
             if frame is not None and locations.unpacked_count(frame) is not None:
                 self._ctx.specialize("unpacking", n)
             note = "compute on the whole array; option: for i in range(x.shape[0]) unrolls and fixes that length"
-            raise self._ctx.ask("for", "a length", self._what(), "unknown-length", note)
+            raise self._ctx.ask("for", "a known length", self._what(), "unknown-length", note)
         return (self[i] for i in range(n))
 
     def __contains__(self, value: Any) -> bool:
-        return bool((self == value).any())
+        raise self._ctx.ask("contains", "one truth value", self._what(), "data-dependent-if")
 
     def __hash__(self) -> int:
         if self.is_scalar:
-            raise self._ctx.ask("hash()", "a number", self._what(), "data-dependent-number", "use np.where or np.select")
+            note = "write np.where or np.select"
+            raise self._ctx.ask("hash()", "a number", self._what(), "data-dependent-number", note)
         raise TraceTypeError("unhashable type: 'numpy.ndarray'", "unhashable")
 
     def __format__(self, spec: str) -> str:

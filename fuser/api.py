@@ -65,7 +65,7 @@ def compile(
     if fn is None:
         return lambda function: Compiled(_PythonSource(function), options, toolchain)
     if isinstance(fn, Compiled):
-        return Compiled(fn._source, options, toolchain)
+        raise ArgumentError(f"`{fn.__name__}` is compiled already", "compiled", notes=["change options: f.with_options(...)"])
     if isinstance(fn, str):
         return Compiled(_one_liner(fn), options, toolchain)
     if not callable(fn):

@@ -16,27 +16,17 @@ from typing import Any, Protocol
 from fuser import arguments, keys, shapes, trees
 from fuser import device as devices
 from fuser.arguments import Bound, Request
+from fuser.construct.common import NeedsStatic
 from fuser.device import Device
 from fuser.errors import ArgumentError, CheckFailed, FusionLost, ShapeError
 from fuser.graph import Graph
-from fuser.hostexpr import HostExpr
+from fuser.hostexpr import HostExpr, is_scalar_symbol
 from fuser.keys import Layout, SizeClass
 from fuser.plan import Plan
 from fuser.runtime import arrays, call
 from fuser.runtime.arrays import ArrayInfo, Place
 from fuser.specs import ArraySpec, Spec
 from fuser.toolchain import Toolchain
-
-
-class Specialize(Exception):
-    """Raised by a tracer: a run-time scalar or dim was used where Python needs its value now.
-
-    name: leaf name of a scalar, or a dim symbol. where: the user's line that asked.
-    """
-
-    def __init__(self, name: str, where: str = "") -> None:
-        super().__init__(name)
-        self.name, self.where = name, where
 
 
 class Source(Protocol):
@@ -96,6 +86,10 @@ class Compiled:
     def __repr__(self) -> str:
         return f"<fuser.Compiled {self.__name__}>"
 
+    def with_options(self, **changes: Any) -> Compiled:
+        """The same function compiled with some options changed (`device`, `fast_math`, ...)."""
+        return Compiled(self._source, replace(self._options, **changes), self._toolchain)
+
     @property
     def specializations(self) -> dict[str, str]:
         """Scalars and dims that became static, and the line that asked for it."""
@@ -138,19 +132,22 @@ class Compiled:
             with self._lock:
                 try:
                     traced = self._retrace(bound, kept)
-                except Specialize as wanted:
+                except NeedsStatic as wanted:
                     self._specialize(wanted, bound)
                     continue
                 self._traces.setdefault(key, []).append(traced)
                 return bound, traced
 
-    def _specialize(self, wanted: Specialize, bound: Bound) -> None:
-        r = self._request
-        if wanted.name in r.scalars | r.dims:
-            raise ArgumentError(f"`{wanted.name}` cannot be made static", "specialise", notes=[wanted.where])
-        dim = "." in wanted.name and wanted.name.rpartition(".")[2].isdigit()
-        self._request = replace(r, **{"dims" if dim else "scalars": (r.dims if dim else r.scalars) | {wanted.name}})
-        self._specializations[wanted.name] = wanted.where
+    def _specialize(self, wanted: NeedsStatic, bound: Bound) -> None:
+        """Make the scalars and dims of an expression static from now on; `wanted` itself if they are so already."""
+        scalars = {s.lstrip("=") for s in wanted.expr.symbols if is_scalar_symbol(s)}
+        dims = {s for s in wanted.expr.symbols if not is_scalar_symbol(s)}
+        known = self._request
+        if scalars <= known.scalars and dims <= known.dims:
+            raise wanted
+        self._request = Request(known.scalars | scalars, known.dims | dims)
+        line = wanted.spans[0].where if wanted.spans else ""
+        self._specializations.update(dict.fromkeys((*scalars, *dims), line))
 
     def _retrace(self, bound: Bound, kept: Sequence[Traced]) -> Traced:
         """Trace with symbolic dims; where a guard of that fails for this very call, with all dims static."""

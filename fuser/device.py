@@ -30,7 +30,7 @@ class Device:
     most registers a thread may use. shared_block: bytes of shared memory a block may have. l2: bytes of last-level cache.
     bandwidth: attainable copy, bytes/s. launch_us: host cost of a kernel. inflight: bytes an SM must have on the way to
     reach `bandwidth`. issue: lane instructions/s. special: special-function results/s. argument_bytes: kernel parameter
-    space. vector_bytes: widest load (CPU: a vector register).
+    space. vector_bytes: widest load (CPU: a vector register). cluster: most blocks that can share a row.
     """
 
     name: str
@@ -50,6 +50,7 @@ class Device:
     argument_bytes: int = 4096
     vector_bytes: int = 16
     warp: int = 32
+    cluster: int = 1
 
     def __str__(self) -> str:
         return f"{self.name} ({self.model})"
@@ -69,10 +70,10 @@ class Device:
 
 
 def _cuda(name: str, model: str, sms: int, threads: int, shared_kb: int, l2_mb: float, tbs: float, inflight_kb: int,
-          ghz: float, lanes: int = 128) -> Device:  # fmt: skip
+          ghz: float, lanes: int = 128, cluster: int = 1) -> Device:  # fmt: skip
     return Device(
         name, "cuda", model, sms, 65536, threads, shared_kb * KB, int(l2_mb * MB), tbs * 1e12, 4.5, inflight_kb * KB,
-        sms * lanes * ghz * 1e9, sms * 16 * ghz * 1e9,
+        sms * lanes * ghz * 1e9, sms * 16 * ghz * 1e9, cluster=cluster,
     )  # fmt: skip
 
 
@@ -85,10 +86,10 @@ _MODELS = {
         _cuda("sm_86", "RTX 3090", 82, 1536, 99, 6, 0.84, 16, 1.70),
         _cuda("sm_87", "Orin", 16, 1536, 163, 4, 0.18, 16, 1.30),
         _cuda("sm_89", "RTX 4090", 128, 1536, 99, 72, 0.92, 24, 2.52),
-        _cuda("sm_90", "H200", 132, 2048, 227, 60, 4.27, 48, 1.98),
-        _cuda("sm_100", "B200", 148, 2048, 227, 126, 7.0, 64, 1.85),
-        _cuda("sm_103", "B300", 148, 2048, 227, 126, 7.0, 64, 1.85),
-        _cuda("sm_120", "RTX 5090", 170, 1536, 99, 96, 1.6, 32, 2.41),
+        _cuda("sm_90", "H200", 132, 2048, 227, 60, 4.27, 48, 1.98, cluster=16),
+        _cuda("sm_100", "B200", 148, 2048, 227, 126, 7.0, 64, 1.85, cluster=16),
+        _cuda("sm_103", "B300", 148, 2048, 227, 126, 7.0, 64, 1.85, cluster=16),
+        _cuda("sm_120", "RTX 5090", 170, 1536, 99, 96, 1.6, 32, 2.41, cluster=8),
     )
 }
 DEFAULT_CUDA = "sm_90"

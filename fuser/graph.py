@@ -113,6 +113,25 @@ class CompositeAttrs(Attrs):
         return dict(self.params)[name]
 
 
+def attr_expressions(attrs: Attrs | None) -> Iterator[HostExpr]:
+    """Every host expression in a node's attributes; those of maps hold axis variables `$k` and `@k` too."""
+    if isinstance(attrs, ScalarAttrs):
+        yield attrs.expr
+    elif isinstance(attrs, ViewAttrs):
+        yield from attrs.map.exprs
+    elif isinstance(attrs, PieceAttrs):
+        for p in attrs.pieces:
+            yield from (*p.domain, *p.map.exprs)
+    elif isinstance(attrs, CompositeAttrs | OpaqueAttrs):
+        queue: list[Any] = [v for _, v in attrs.params]
+        while queue:
+            value = queue.pop()
+            if isinstance(value, HostExpr):
+                yield value
+            elif isinstance(value, tuple):
+                queue.extend(value)
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Node:
     """One value. Interned per builder, so identity is equality; `id` is its place in program order."""
@@ -204,9 +223,8 @@ class Graph:
         found: set[str] = set()
         for n in self.nodes:
             found.update(*(d.symbols for d in n.shape if isinstance(d, HostExpr)))
-            if isinstance(n.attrs, ScalarAttrs):
-                found.update(n.attrs.expr.symbols)
-        return frozenset(found)
+            found.update(*(e.symbols for e in attr_expressions(n.attrs)))
+        return frozenset(s for s in found if not s.startswith(("$", "@")))
 
     def networkx(self) -> networkx.MultiDiGraph[int]:
         """The graph as a networkx multigraph (one edge an operand, keyed by operand position), node ids as keys."""

@@ -32,7 +32,7 @@ from fuser.graph import (
 from fuser.hostexpr import FUNCTIONS, HostExpr
 from fuser.indexmap import Index, coefficient
 from fuser.optable import table
-from fuser.optable.base import Composite, OpaqueOp, Reduction, Scan, ScalarOp
+from fuser.optable.base import Composite, OpaqueOp, Reduction, ScalarOp, Scan
 from fuser.optable.evaluate import evaluate_reduction, evaluate_scalar
 from fuser.shapes import evaluate as evaluate_shape
 
@@ -250,7 +250,8 @@ def _piecewise(node: Node, inputs: Sequence[Array], arrays: Sequence[Any], env: 
 # -- the rest --------------------------------------------------------------------------------------
 def _scan(node: Node, inputs: Sequence[Array], arrays: Sequence[Any], env: Env) -> Array:
     row, attrs = table().rows[node.op], node.attrs
-    assert isinstance(row, Scan) and isinstance(attrs, ScanAttrs)
+    assert isinstance(row, Scan)
+    assert isinstance(attrs, ScanAttrs)
     with np.errstate(all="ignore"):
         return np.asarray(row.reference(inputs[0], attrs.axis, attrs.exclusive, attrs.reverse))
 
@@ -268,7 +269,8 @@ def _params(params: Sequence[tuple[str, Any]], env: Env) -> dict[str, Any]:
 def _call(node: Node, inputs: Sequence[Array], arrays: Sequence[Any], env: Env) -> Array:
     """Composites by their own reference, opaque calls by NumPy's."""
     row, attrs = table().rows[node.op], node.attrs
-    assert isinstance(row, Composite | OpaqueOp) and isinstance(attrs, CompositeAttrs | OpaqueAttrs)
+    assert isinstance(row, Composite | OpaqueOp)
+    assert isinstance(attrs, CompositeAttrs | OpaqueAttrs)
     with np.errstate(all="ignore"):
         return np.asarray(row.reference(*inputs, **_params(attrs.params, env))).astype(node.dtype.numpy, copy=False)
 

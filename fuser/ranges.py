@@ -17,7 +17,8 @@ Extents = Mapping[str, Dim]
 
 
 def simplify(e: HostExpr, extents: Extents) -> HostExpr:
-    """`e` with divisions that the extents decide removed, innermost first."""
+    """`e` with variables of extent 1 gone and divisions that the extents decide removed, innermost first."""
+    e = e.substitute({v: lit(0) for v in e.symbols if v in extents and wrap(extents[v]) == lit(1)})
     if not any(n.op in ("//", "%") for n in e.walk()):
         return e
     out: dict[int, HostExpr] = {}

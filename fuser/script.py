@@ -45,7 +45,8 @@ def find(file: str, device: str | None) -> Compiled:
             f"{path} has no function `{name}`", "unknown-function", notes=["it has " + ", ".join(known)]
         )
     found = known[name or next(iter(known))]
-    return fuser.compile(found, device=device) if device or not isinstance(found, Compiled) else found
+    compiled = found if isinstance(found, Compiled) else fuser.compile(found)
+    return compiled.with_options(device=device) if device else compiled
 
 
 def _functions(path: str) -> dict[str, Any]:
@@ -224,7 +225,7 @@ def demo(device: str | None, echo: Echo) -> None:
 
     photo, origin = _photograph()
     program = fuser.parse(DEMO.strip() + "\n", "tone_map.fuse")
-    tone_map = fuser.compile(program.tone_map, device=device or default_device())
+    tone_map = program.tone_map.with_options(device=device or default_device())
     echo(DEMO.strip() + "\n")
     value = _on_device(photo, tone_map)
     echo(tone_map.plan(value).explain())
@@ -258,10 +259,7 @@ def main(compiled: Compiled, make: Callable[[], Sequence[Any]]) -> None:
             plan = compiled.plan(*values, device=options.device or default_device())
             print(dump(plan, options.dump_graph), end="")
             return
-        import fuser
-
-        placed = fuser.compile(compiled, device=options.device or default_device())
-        run(placed, values, True, None, print)
+        run(compiled.with_options(device=options.device or default_device()), values, True, None, print)
     except FuserError as error:
         sys.exit(f"{type(error).__name__}: {error}")
 

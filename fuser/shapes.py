@@ -8,7 +8,7 @@ argument axis. Size 1 is static (so broadcasting is decided while tracing) and 0
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from fuser.errors import ShapeError, Span
@@ -28,7 +28,7 @@ class Guard:
     left: HostExpr
     relation: Relation
     right: HostExpr
-    span: Span | None = None
+    span: Span | None = field(default=None, compare=False)
 
     def holds(self, env: Env) -> bool:
         a, b = self.left.evaluate(env), self.right.evaluate(env)

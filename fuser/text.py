@@ -37,12 +37,13 @@ from fuser.graph import (
     ScalarAttrs,
     ScanAttrs,
     ViewAttrs,
+    attr_expressions,
 )
 from fuser.hostexpr import HostExpr
 from fuser.shapes import Shape
 from fuser.textparse import parse_graph
 
-__all__ = ["attr_expressions", "parse_graph", "print_graph"]
+__all__ = ["parse_graph", "print_graph"]
 
 _BARE = re.compile(r"[A-Za-z_][A-Za-z_0-9.]*")
 
@@ -72,25 +73,6 @@ def _expressions(graph: Graph) -> Iterator[HostExpr]:
         yield from (d for d in shape if isinstance(d, HostExpr))
     for n in graph.nodes:
         yield from attr_expressions(n.attrs)
-
-
-def attr_expressions(attrs: Attrs | None) -> Iterator[HostExpr]:
-    """Every host expression in a node's attributes."""
-    if isinstance(attrs, ScalarAttrs):
-        yield attrs.expr
-    elif isinstance(attrs, ViewAttrs):
-        yield from attrs.map.exprs
-    elif isinstance(attrs, PieceAttrs):
-        for p in attrs.pieces:
-            yield from (*p.domain, *p.map.exprs)
-    elif isinstance(attrs, CompositeAttrs | OpaqueAttrs):
-        queue: list[Any] = [v for _, v in attrs.params]
-        while queue:
-            value = queue.pop()
-            if isinstance(value, HostExpr):
-                yield value
-            elif isinstance(value, tuple):
-                queue.extend(value)
 
 
 def _dims(shape: Shape, p: Printer) -> str:

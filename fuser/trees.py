@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Union
+from typing import Any, Literal
 
 from fuser.hostexpr import Env, HostExpr
 
@@ -135,7 +135,7 @@ class StaticLeaf:
     value: Any
 
 
-OutputLeaf = Union[ArrayLeaf, HostLeaf, StaticLeaf]
+OutputLeaf = ArrayLeaf | HostLeaf | StaticLeaf
 
 
 @dataclass(frozen=True, eq=False)

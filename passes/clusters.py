@@ -79,7 +79,7 @@ class Partition:
         one.digest = facts.digests[core]
         one.scalars = set(facts.scalars[core])
         one.live = len(reads) + 1
-        one.position = core
+        one.position = facts.rank[core]
         self.clusters[core] = one
         self.of[core] = core
 

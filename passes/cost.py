@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from fuser.device import Device
 from fuser.graph import Graph, Node, PieceAttrs
-from fuser.group import Group
+from fuser.group import Group, Stage
 from fuser.indexmap import Index, linear
 from fuser.optable.base import Cost
 from fuser.passes import registers
@@ -32,10 +32,9 @@ ACCESS = 2  # issue slots of one load or store with its address
 DIVISION = 10  # and of a division left in that address: a multiplication by a reciprocal, a shift, a correction
 # An array up to this many elements is one block's work whatever it is shaped like: 64 KiB of f32, a few microseconds.
 SMALL_WHOLE = 16384
-# One SM alone draws more than its share of the bandwidth, because the others are silent: 2 (hopper.md: half the SMs
-# with enough in flight saturate; a 264-block rule for 132 SMs).
-SOLO = 2.0
-UNROLLED_ROWS = 4  # rows of a small array a thread handles with one load of a value that all rows share
+# One block an SM draws about its SM's share of the bandwidth (hopper.md: 264 blocks on 132 SMs are wanted, two each).
+SOLO = 1.0
+RESIDENT_SM = 64 * 1024  # bytes of a row that a block keeps in registers: 64 a thread, 1024 threads
 
 
 @cache
@@ -114,7 +113,42 @@ def group_load(facts: Facts, formed: Formed, inputs: Mapping[int, int], stored: 
     for k, indices in formed.walk.memory.items():
         instructions += points * sum(_access(facts, k, index, formed.extents) for index in indices)
     instructions += points * sum(_access(facts, s.node, s.index, formed.extents) for s in formed.group.stores if not s.per_row)
-    return Load(_moved(facts, inputs, stored, device), instructions, special, share(facts, formed.group, device))
+    moved = _moved(facts, inputs, stored, device) + _read_again(facts, formed.group, inputs, device)
+    return Load(moved, instructions, special, share(facts, formed.group, device))
+
+
+def _read_again(facts: Facts, group: Group, inputs: Mapping[int, int], device: Device) -> float:
+    """Bytes that later stages read once more because a row is too long to be kept; from the cache while it fits there."""
+    stages = group.stages[0]
+    if len(stages) < 2:
+        return 0.0
+    rows = max(facts.count(group.space.parallel), 1)
+    needed = [stage_reads(facts, group, stage) for stage in stages]
+    full = [k for k in inputs if inputs[k] > rows * facts.nodes[k].storage.bytes]
+    row = sum(inputs[k] for k in full) / rows
+    keeps = max(RESIDENT_SM, device.shared_block) * device.cluster if device.kind == "cuda" else device.l2 / device.sms
+    if row <= keeps:
+        return 0.0
+    factor = CACHED_COST if row * min(rows, device.sms) <= CACHED_SHARE * device.l2 else 1.0
+    return factor * sum(inputs[k] * (sum(k in n for n in needed) - 1) for k in full)
+
+
+def stage_reads(facts: Facts, group: Group, stage: Stage) -> set[int]:
+    """Ids of memory values that one stage's own loop reads."""
+    members = set(group.members)
+    stack = [facts.nodes[r.node].inputs[0] for r in stage.reducers] + [facts.nodes[s.node] for s in stage.stores if not s.per_row]
+    seen: set[int] = set()
+    found: set[int] = set()
+    while stack:
+        n = stack.pop()
+        if n.id in seen:
+            continue
+        seen.add(n.id)
+        if n.id not in members:
+            found.add(n.id)
+        elif not is_reduction(n) and n.op != "item":
+            stack.extend(n.inputs)
+    return found
 
 
 def _access(facts: Facts, node_id: int, index: Index, extents: Extents) -> float:

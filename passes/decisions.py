@@ -12,13 +12,10 @@ from fuser.decision import Decision
 from fuser.graph import OpaqueAttrs
 from fuser.passes.clusters import Partition
 from fuser.passes.facts import Facts, Read, is_reduction
-from fuser.passes.legality import Formed
 from fuser.passes.search import Considered
 
 
-def record(
-    facts: Facts, partition: Partition, considered: Iterable[Considered], formed: Mapping[int, Formed]
-) -> tuple[Decision, ...]:
+def record(facts: Facts, partition: Partition, considered: Iterable[Considered]) -> tuple[Decision, ...]:
     """All decisions, operands first in program order, then siblings, then views."""
     last: dict[tuple[int, int], Considered] = {}
     exact: dict[tuple[int, int], Considered] = {}

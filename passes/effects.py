@@ -1,6 +1,6 @@
 """The order in which groups run, and which of them may write straight into an argument.
 
-In: the partition, with every group's walk. Out: an execution order (readers of an argument's old value before the group
+In: the units of a plan, then their groups with every group's walk. Out: an execution order (readers of an argument's old value before the group
 that overwrites it, where no cycle forbids that), and `Group.in_place`.
 
 A store into an argument is in place only if every read of its old value is in an earlier group, or in the same group at the
@@ -16,24 +16,28 @@ from dataclasses import replace
 
 from fuser.graph import InputAttrs
 from fuser.group import Group
-from fuser.passes.clusters import Partition
 from fuser.passes.facts import Facts
-from fuser.passes.legality import Formed
+from fuser.passes.repair import Unit
 from fuser.passes.walk import Walk
 
 
-def execution_order(facts: Facts, partition: Partition, formed: Mapping[int, Formed]) -> list[int]:
-    """Cluster ids in the order to run: data first, then old readers of updated arguments, then program order."""
-    before = {c.id: set(c.preds) for c in partition}
+def execution_order(facts: Facts, units: Mapping[int, Unit]) -> list[int]:
+    """Unit ids in the order to run: data first, then old readers of updated arguments, then program order."""
+    home = {v: u.id for u in units.values() for v in u.stored}
+    before = {u.id: {home[v] for v in u.inputs if v in home} for u in units.values()}
     for e in facts.graph.effects:
         source = facts.graph.inputs.get(e.argument)
-        writer = partition.of.get(e.node.id)
+        writer = home.get(e.node.id)
         if source is None or writer is None:
             continue
-        for reader in {partition.of[k] for k in facts.readers.get(source.id, ())} - {writer}:
+        for reader in (u.id for u in units.values() if source.id in u.inputs and u.id != writer):
             if not _reaches(before, writer, reader):
                 before[writer].add(reader)
-    first = {c.id: min(c.cores) for c in partition}
+    return _sorted({u.id: min(u.stored) for u in units.values()}, before)
+
+
+def _sorted(first: Mapping[int, int], before: Mapping[int, set[int]]) -> list[int]:
+    """A topological order, by `first` among those that are ready."""
     after: dict[int, list[int]] = {k: [] for k in before}
     for k, needed in before.items():
         for p in needed:
@@ -49,7 +53,7 @@ def execution_order(facts: Facts, partition: Partition, formed: Mapping[int, For
             missing[u] -= 1
             if not missing[u]:
                 heapq.heappush(ready, (first[u], u))
-    assert len(order) == len(formed), "groups form a cycle"
+    assert len(order) == len(before), "groups form a cycle"
     return order
 
 

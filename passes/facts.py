@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from fuser.graph import Graph, InputAttrs, ItemAttrs, Node, OpaqueAttrs, ReduceAttrs, RoundAttrs, ScalarAttrs, ScanAttrs
+from fuser.graph import Graph, ItemAttrs, Node, OpaqueAttrs, ReduceAttrs, RoundAttrs, ScalarAttrs
 from fuser.hostexpr import Dim, HostExpr
 from fuser.shapes import Shape
 
@@ -160,6 +160,20 @@ class Facts:
             out[n.id] = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
         return out
 
+    @cached_property
+    def rank(self) -> Mapping[int, int]:
+        """A topological numbering that does not depend on insertion: by distance from the arguments, then by hash."""
+        height: dict[int, int] = {}
+        for n in self.graph.nodes:
+            height[n.id] = 1 + max((height[i.id] for i in n.inputs), default=0)
+        order = sorted(height, key=lambda k: (height[k], self.digests[k], k))
+        return {k: place for place, k in enumerate(order)}
+
+    @cached_property
+    def by_rank(self) -> tuple[Node, ...]:
+        """Nodes in the order of `rank`."""
+        return tuple(self.nodes[k] for k in self.rank)
+
 
 def is_reduction(node: Node) -> bool:
     return isinstance(node.attrs, ReduceAttrs)
@@ -174,7 +188,3 @@ def base_of(node: Node) -> Node:
     """The reduction behind an `item`, any other node itself."""
     return node.inputs[0] if isinstance(node.attrs, ItemAttrs) else node
 
-
-__all__ = [
-    "Facts", "InputAttrs", "Read", "ScanAttrs", "base_of", "is_elementwise", "is_reduction",
-]  # fmt: skip

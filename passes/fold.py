@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from fuser.graph import Graph, IotaAttrs, Node, PieceAttrs, ViewAttrs
-from fuser.hostexpr import HostExpr
+from fuser.hostexpr import HostExpr, lit
 from fuser.indexmap import Index, IndexMap, Piece, axes, axis, operand
 from fuser.passes.base import LocalRewriter, Pass, finish
 from fuser.ranges import simplify_index
@@ -39,8 +39,8 @@ class _Folding(LocalRewriter):
 
     def _view(self, node: Node, m: IndexMap) -> Node | None:
         source, operands = node.inputs[0], node.inputs[1:]
-        tidy = simplify_index(m.exprs, extents(node.shape))
-        if not operands and tidy == axes(node.rank) and source.shape == node.shape:
+        tidy = tidied(m.exprs, source.shape, node.shape)
+        if not operands and source.shape == node.shape and tidy == tidied(axes(node.rank), node.shape, node.shape):
             return source
         used = _operands_used(tidy)
         if len(used) < len(operands):
@@ -51,7 +51,7 @@ class _Folding(LocalRewriter):
             return self._through_pieces(node, tidy, source, source.attrs.pieces)
         if isinstance(source.attrs, IotaAttrs):
             return self._of_iota(node, tidy[source.attrs.axis])
-        if tidy is not m.exprs and tidy != m.exprs:
+        if tidy != m.exprs:
             return self.builder.make("view", node.inputs, ViewAttrs(IndexMap(tidy)), node.dtype, node.shape)
         return None
 
@@ -63,7 +63,7 @@ class _Folding(LocalRewriter):
             binding[f"@{k}"] = operand(len(operands))
             seen = ViewAttrs(IndexMap(outer))
             operands.append(self.rewrite_view(o, seen, node.inputs[1:], node.shape))
-        exprs = simplify_index(inner.apply(outer, binding), extents(node.shape))
+        exprs = tidied(inner.apply(outer, binding), source.inputs[0].shape, node.shape)
         inputs = (source.inputs[0], *operands)
         return self.builder.make("view", inputs, ViewAttrs(IndexMap(exprs)), node.dtype, node.shape)
 
@@ -85,13 +85,8 @@ class _Folding(LocalRewriter):
     def _through_pieces(self, node: Node, outer: Index, source: Node, pieces: tuple[Piece, ...]) -> Node:
         """A view of a piecewise value is piecewise over the view's own axes."""
         binding = {f"${k}": e for k, e in enumerate(outer)}
-        sizes = extents(node.shape)
         seen = tuple(
-            Piece(
-                simplify_index(tuple(e.substitute(binding) for e in p.domain), sizes),
-                IndexMap(simplify_index(p.map.apply(outer), sizes)),
-            )
-            for p in pieces
+            Piece(tuple(e.substitute(binding) for e in p.domain), IndexMap(p.map.apply(outer))) for p in pieces
         )
         return self.builder.make("piecewise", source.inputs, PieceAttrs(seen), node.dtype, node.shape)
 
@@ -103,18 +98,37 @@ class _Folding(LocalRewriter):
         return None
 
     def _pieces(self, node: Node, pieces: tuple[Piece, ...]) -> Node | None:
-        """Pieces that look at plain views look at what is behind them; a lone piece is a view."""
-        if len(pieces) == 1:
-            return self.builder.make("view", node.inputs, ViewAttrs(pieces[0].map), node.dtype, node.shape)
-        changed, inputs, seen = False, list(node.inputs), list(pieces)
-        for k, n in enumerate(node.inputs):
+        """Pieces look at what is behind plain views; empty ones and those behind a certain one go; a lone one is a view."""
+        inputs: list[Node] = []
+        seen: list[Piece] = []
+        for n, p in zip(node.inputs, pieces, strict=True):
             if isinstance(n.attrs, ViewAttrs) and len(n.inputs) == 1:
-                m = IndexMap(n.attrs.map.apply(pieces[k].map.exprs))
-                inputs[k], seen[k] = n.inputs[0], Piece(pieces[k].domain, m)
-                changed = True
-        if not changed:
+                n, p = n.inputs[0], Piece(p.domain, IndexMap(n.attrs.map.apply(p.map.exprs)))
+            p = _tidy_piece(p, n.shape, node.shape)
+            if any(e.is_literal and int(e.value) < 0 for e in p.domain):
+                continue
+            inputs.append(n)
+            seen.append(p)
+            if not p.domain:
+                break
+        if len(seen) == 1:
+            return self.builder.make("view", inputs, ViewAttrs(seen[0].map), node.dtype, node.shape)
+        if tuple(inputs) == node.inputs and tuple(seen) == pieces:
             return None
         return self.builder.make("piecewise", inputs, PieceAttrs(tuple(seen)), node.dtype, node.shape)
+
+
+def _tidy_piece(p: Piece, source: Shape, result: Shape) -> Piece:
+    """A piece with its map simplified and conditions that always hold left out."""
+    domain = simplify_index(p.domain, extents(result))
+    open_ones = tuple(e for e in domain if not (e.is_literal and int(e.value) >= 0))
+    return Piece(open_ones, IndexMap(tidied(p.map.exprs, source, result)))
+
+
+def tidied(exprs: Index, source: Shape, result: Shape) -> Index:
+    """A map simplified with the extents of the result's axes; an axis of size 1 is read at 0."""
+    simple = simplify_index(exprs, extents(result))
+    return tuple(lit(0) if d == 1 else e for e, d in zip(simple, source, strict=True))
 
 
 def extents(shape: Shape) -> Mapping[str, HostExpr | int]:

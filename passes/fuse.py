@@ -1,8 +1,8 @@
 """From a prepared graph to groups: which operators share a kernel, in which order kernels run, and why.
 
 In: a graph of rows only (see `pipeline`), the representative size of each dim, a device. Out: groups in execution order and
-the decisions behind them. Steps: facts, search, groups of what the search merged, an order that lets arguments be
-updated in place where that is safe, decisions.
+the decisions behind them. Steps: facts, search, repairs, an order that lets arguments be updated in place where that is safe,
+names, decisions.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from fuser.decision import Decision
 from fuser.device import Device
 from fuser.graph import Graph
 from fuser.group import Group
-from fuser.passes import decisions, effects
+from fuser.passes import decisions, effects, repair
 from fuser.passes.clusters import Partition
 from fuser.passes.facts import Facts
 from fuser.passes.legality import describe, named
@@ -44,11 +44,13 @@ def plan_groups(
     strided = {n.id for p, n in graph.inputs.items() if p not in options.contiguous}
     search = Search(partition, device, frozenset(strided))
     search.run()
-    formed = {c.id: search.formed(c) for c in partition}
-    order = effects.execution_order(facts, partition, formed)
-    groups = _name_all(facts, [formed[k].group for k in order])
-    groups = effects.in_place(facts, groups, [formed[k].walk for k in order])
-    return tuple(groups), decisions.record(facts, partition, search.considered, formed)
+    kernels = repair.units(partition, search, device)
+    again = repair.Recompute(facts, kernels, device)
+    again.run()
+    order = effects.execution_order(facts, kernels)
+    groups = _name_all(facts, [kernels[k].formed.group for k in order])
+    groups = effects.in_place(facts, groups, [kernels[k].formed.walk for k in order])
+    return tuple(groups), (*decisions.record(facts, partition, search.considered), *again.decisions)
 
 
 def _name_all(facts: Facts, groups: list[Group]) -> list[Group]:

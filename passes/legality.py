@@ -86,7 +86,7 @@ class _Former:
 
     def __init__(self, facts: Facts, cores: Set[int], stored: Set[int]) -> None:
         self.facts, self.cores, self.stored = facts, cores, stored
-        order = [facts.nodes[m] for m in sorted(cores)]
+        order = [facts.nodes[m] for m in sorted(cores, key=facts.rank.__getitem__)]
         self.order = order
         self.reductions = [n for n in order if is_reduction(n)]
         self.scans = [n for n in order if isinstance(n.attrs, ScanAttrs)]
@@ -134,7 +134,7 @@ class _Former:
 
     def _place_stores(self, placement: Placement) -> dict[int, Spot] | Refusal:
         """A spot for every stored value, the surest first; consumers before producers, which they show the way."""
-        left = [self.facts.nodes[s] for s in sorted(self.stored, reverse=True)]
+        left = [self.facts.nodes[s] for s in sorted(self.stored, key=self.facts.rank.__getitem__, reverse=True)]
         spots: dict[int, Spot] = {}
         for attempt in (known_spot, aligned_spot, natural_spot):
             for node in left:

@@ -217,8 +217,8 @@ class _Alignment:
         walker = Walker(facts, placement.walker.members, extents, placement.walker.budget)
         walker.walk([(node, axes(node.rank))], self.own)
         self.fixed = self._in_rows({f"${k}": lit(0) for k, d in enumerate(node.shape) if d == 1})
-        shared = [k for k in (*self.own.inside, *self.own.memory) if placement.walk.indices(k)]
-        shared = [k for k in shared if facts.nodes[k].shape and not is_reduction(base_of(facts.nodes[k]))]
+        values = [k for k in self.own.inside if k in facts.core_set and not is_reduction(base_of(facts.nodes[k]))]
+        shared = [k for k in (*values, *self.own.memory) if facts.nodes[k].shape and placement.walk.indices(k)]
         self.shared = sorted(shared, key=lambda k: (-facts.nbytes(k), facts.digests[k]))[:TRIES]
         self.misaligned = bool(self.fixed and self.shared and not self.bindings())
 
@@ -236,7 +236,7 @@ class _Alignment:
             for at in self.own.indices(k):
                 for there in self.placement.walk.indices(k):
                     bound = unify(at, there, self.fixed or {})
-                    if bound is not None and len(bound) > len(self.fixed or {}):
+                    if bound is not None:
                         out.append(bound)
         return out
 

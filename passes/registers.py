@@ -32,7 +32,7 @@ def peak(facts: Facts, cores: Set[int], stored: Iterable[int]) -> int:
             uses[r.source] = uses.get(r.source, 0) + 1
     live = most = 0
     seen: set[int] = set()
-    for root in sorted(stored):
+    for root in sorted(stored, key=facts.rank.__getitem__):
         stack = [(root, False)]
         while stack:
             k, ready = stack.pop()

@@ -38,7 +38,7 @@ Numbers = dict[str, "float | int | str"]
 class Candidate:
     """A pair of cores whose clusters might merge; sorted by bytes saved (most first), then by hashes."""
 
-    rank: tuple[int, int, int]
+    rank: tuple[int, int, int, str]
     a: int = field(compare=False)
     b: int = field(compare=False)
     kind: PairKind = field(compare=False)
@@ -71,7 +71,7 @@ class Search:
     def run(self) -> None:
         """Merge until no candidate is left."""
         for a, b, kind in (*self._producers(), *self._siblings()):
-            self._push(Candidate((0, 0, 0), a, b, kind))
+            self._push(Candidate((0, 0, 0, kind), a, b, kind))
         while self.heap:
             self._step(heapq.heappop(self.heap))
 
@@ -106,7 +106,7 @@ class Search:
         if a is b:
             return
         low, high = sorted((self.facts.digests[c.a], self.facts.digests[c.b]))
-        c.rank = (-self.partition.saved(*self._in_order(a, b)), low, high)
+        c.rank = (-self.partition.saved(*self._in_order(a, b)), low, high, c.kind)
         c.versions = (a.version, b.version)
         heapq.heappush(self.heap, c)
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 
 from fuser.graph import ItemAttrs, Node, PieceAttrs, ReduceAttrs, ViewAttrs
-from fuser.hostexpr import HostExpr, sym
+from fuser.hostexpr import HostExpr, lit, sym
 from fuser.indexmap import Index
 from fuser.passes.facts import Facts
 from fuser.ranges import Extents, simplify_index
@@ -48,6 +48,7 @@ class Walker:
         """Add everything that `roots` need to `into`; TooMany when that is more than the budget."""
         pending: dict[int, dict[Index, None]] = {}
         heap: list[int] = []
+        rank, by_rank = self.facts.rank, self.facts.by_rank
 
         def want(node: Node, index: Index) -> None:
             if node.op == "scalar":
@@ -55,14 +56,14 @@ class Walker:
             known = pending.get(node.id)
             if known is None:
                 pending[node.id] = {index: None}
-                heapq.heappush(heap, -node.id)
+                heapq.heappush(heap, -rank[node.id])
             else:
                 known[index] = None
 
         for node, index in roots:
             want(node, index)
         while heap:
-            node = self.facts.nodes[-heapq.heappop(heap)]
+            node = by_rank[-heapq.heappop(heap)]
             fresh = self._enter(node, pending.pop(node.id), into)
             for index in fresh:
                 for operand, at in self.operands(node, index):
@@ -102,7 +103,9 @@ class Walker:
             else:
                 assert isinstance(node.attrs, ViewAttrs)
                 got = node.attrs.map.apply(index, gathered(node))
-            got = self._mapped[key] = simplify_index(got, self.extents)
+            got = simplify_index(got, self.extents)
+            got = tuple(lit(0) if d == 1 else e for e, d in zip(got, node.inputs[piece].shape, strict=True))
+            self._mapped[key] = got
         return got
 
 

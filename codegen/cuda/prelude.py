@@ -13,7 +13,8 @@ from fuser.dtypes import DType
 
 _FUNCTION = "static __device__ __forceinline__ "
 
-# f16 by the conversion instruction, which knows subnormals; a bf16 is the upper half of an f32.
+# f16 by the conversion instruction, which knows subnormals; a bf16 is the upper half of an f32, and older cards
+# round it by hand: half a unit added below the cut, less the last kept bit's share where that is even.
 HELPERS: dict[str, tuple[str, ...]] = {
     "fuser_f16_to_f32": (
         _FUNCTION + "float fuser_f16_to_f32(unsigned short h) {",
@@ -36,9 +37,14 @@ HELPERS: dict[str, tuple[str, ...]] = {
     ),
     "fuser_f32_to_bf16": (
         _FUNCTION + "unsigned short fuser_f32_to_bf16(float f) {",
+        "#if __CUDA_ARCH__ >= 800",
         "    unsigned short h;",
-        '    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(h) : "f"(f));  // sm_80 and later',
+        '    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(h) : "f"(f));',
         "    return h;",
+        "#else",
+        "    const unsigned int bits = (unsigned int)__float_as_int(f);",
+        "    return (unsigned short)(f != f ? 0x7fffu : (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);",
+        "#endif",
         "}",
     ),
     # Acquire: what others released before their ticket is visible to plain loads after it.

@@ -90,7 +90,7 @@ class _Printer:
         self.define(s.var, self.expression(s))
 
     def expression(self, s: loops.Let) -> str:
-        spelled = spelling(self.table.scalar(s.op), "cuda", s.args)
+        spelled = spelling(self.table.scalar(s.op), "cuda", s.args, s.var.dtype)
         args = [self.value(a) for a in s.args]
         source, target = s.args[0].dtype, s.var.dtype
         if isinstance(spelled, Call):
@@ -224,7 +224,7 @@ def _names(kernel: Kernel, table: Table) -> dict[str, str]:
     called = {"atomicInc", "reinterpret_cast", kernel.name}
     for s in loops.walk(kernel.body):
         if isinstance(s, loops.Let):
-            found = spelling(table.scalar(s.op), "cuda", s.args)
+            found = spelling(table.scalar(s.op), "cuda", s.args, s.var.dtype)
             called |= {found.name} if isinstance(found, Call) else set()
         declared += [v.name for v in _defined(s)]
         declared += [s.name] if isinstance(s, loops.Alloc) else []

@@ -2,8 +2,9 @@
 
 In: an array, an index value, perhaps a mask. Out: IR. A linear index of step 1 (or -1) becomes one
 vector access aligned to the element; a linear index of another constant step into a register array becomes whole
-vectors and shuffles, so that the array can live in registers; everything else goes lane by lane. Nothing is
-read or written where a mask is false: a scalar load then reads a zero of the stack instead.
+vectors and shuffles, so that the array can live in registers; a step known only at run time is tested for 1 (the slice
+of a contiguous array) at each access; everything else goes lane by lane. Nothing is read or written where a mask is
+false: a scalar load then reads a zero of the stack instead.
 """
 
 from __future__ import annotations
@@ -51,6 +52,25 @@ class Access:
                 return self._load_run(array, index, mask)
             if array.size is not None and mask is None and index.step > 1:
                 return self._load_every(array, index)
+        elif isinstance(index, Linear):
+            return self._load_strided(array, index, mask)
+        return self._load_lanes(array, index, mask)
+
+    def _load_strided(self, array: Array, index: Linear, mask: Value | None) -> Any:
+        """Lanes `step` apart, `step` known at run time: one vector where it is 1."""
+        with self.b.if_else(self.b.icmp_signed("==", index.step, types.like(index.step, 1))) as (then, otherwise):
+            with then:
+                near = self._load_run(array, Linear(index.base, 1), mask)
+                near_end = self.b.block
+            with otherwise:
+                far = self._load_lanes(array, index, mask)
+                far_end = self.b.block
+        value = self.b.phi(near.type)
+        value.add_incoming(near, near_end)
+        value.add_incoming(far, far_end)
+        return value
+
+    def _load_lanes(self, array: Array, index: Value, mask: Value | None) -> Any:
         out = ir.Constant(types.lanes(types.memory(array.dtype), self.lanes.width), ir.Undefined)
         for k in range(self.lanes.width):
             chosen = self.lanes.lane(mask, k) if mask else None
@@ -85,7 +105,9 @@ class Access:
         first, rest = base - base % step, base % step
         kind = types.lanes(types.memory(array.dtype), width)
         parts = [
-            self.b.load(self._address(array, ir.Constant(types.I64, first + k * width)), align=array.dtype.bytes, typ=kind)
+            self.b.load(
+                self._address(array, ir.Constant(types.I64, first + k * width)), align=array.dtype.bytes, typ=kind
+            )
             for k in range(step)
         ]
         return self._pick(parts, [rest + step * k for k in range(width)])
@@ -107,6 +129,17 @@ class Access:
             raise InternalError("all iterations of a vector loop store to one place", "kernel-race")
         if isinstance(index, Linear) and isinstance(index.step, int) and abs(index.step) == 1:
             return self._store_run(array, index, value, mask)
+        if isinstance(index, Linear) and not isinstance(index.step, int):
+            one = self.b.icmp_signed("==", index.step, types.like(index.step, 1))
+            with self.b.if_else(one) as (then, otherwise):
+                with then:
+                    self._store_run(array, Linear(index.base, 1), value, mask)
+                with otherwise:
+                    self._store_lanes(array, index, value, mask)
+            return
+        self._store_lanes(array, index, value, mask)
+
+    def _store_lanes(self, array: Array, index: Value, value: Value, mask: Value | None) -> None:
         raw = self._in_memory(array, self.lanes.vector(value))
         for k in range(self.lanes.width):
             one = raw if self.lanes.width == 1 else self.b.extract_element(raw, ir.Constant(types.I32, k))

@@ -1,7 +1,7 @@
 """Value conversions in LLVM IR: the operators `convert` and `bitcast`, for one lane or many.
 
-In: an IR value of one dtype. Out: the IR value of another, as the machine converts. (The total `cast` of the language is
-written with these, see `optable/casts.py`.) A half type is its 16 bits in a register; f16 goes through the machine's
+In: an IR value of one dtype. Out: the IR value of another, as the machine converts. (The total `cast` of the language
+is written with these, see `optable/casts.py`.) A half type is its 16 bits in a register; f16 goes through the machine's
 conversion where it has one, else through integer arithmetic. Its own file because no operator row can spell what
 depends on two dtypes.
 """
@@ -22,7 +22,7 @@ class Converter:
         self.b, self.native_half = builder, native_half
 
     def convert(self, x: Any, source: DType, target: DType) -> Any:
-        """`x` as `target` by value. Floats to integers only in range; f16 only from and to f32; bf16 and to bool never."""
+        """`x` as `target` by value: floats to integers in range, f16 from and to f32; never bf16, never to bool."""
         if source == target:
             return x
         if F16 in (source, target) and F32 in (source, target):
@@ -102,7 +102,9 @@ class Converter:
         finite = b.select(small, tiny, normal)
         infinite = b.icmp_unsigned(">=", magnitude, types.like(bits, 0x47800000))
         nan = b.icmp_unsigned(">", magnitude, types.like(bits, 0x7F800000))
-        payload = b.or_(b.and_(b.lshr(magnitude, types.like(bits, 13)), types.like(bits, 0x3FF)), types.like(bits, 0x7E00))
+        payload = b.or_(
+            b.and_(b.lshr(magnitude, types.like(bits, 13)), types.like(bits, 0x3FF)), types.like(bits, 0x7E00)
+        )
         out = b.select(infinite, b.select(nan, payload, types.like(bits, 0x7C00)), finite)
         out = b.or_(out, b.lshr(sign, types.like(bits, 16)))
         return b.trunc(out, types.with_element(x, types.I16))

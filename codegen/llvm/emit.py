@@ -2,8 +2,8 @@
 
 In: a kernel whose operators are primitive for the `llvm` spellings (after `expand`). Out: a module with
 `void NAME(ptr buffers, ptr scalars, i64 begin, i64 end)`: `buffers` points at the buffers' addresses, `scalars` at one
-8-byte slot a scalar (its bits in the low end), and [begin, end) is the share of the parallel loop to run.
-The work is in a second function whose buffers are `noalias` parameters, which is how LLVM learns that they do not overlap.
+8-byte slot a scalar (its bits in the low end), and [begin, end) is the share of the parallel loop to run. The work is
+in a second function whose buffers are `noalias` parameters, which is how LLVM learns that they do not overlap.
 
 No fast-math flag is ever set and nothing here reorders arithmetic.
 """
@@ -292,6 +292,8 @@ class _Emitter:
             with self._loop(s.var, start, last, types.like(stop, width * step)) as i:
                 self._in_lanes(s, width, i, step)
             start = i
+            if trip is not None and trip % width == 0:
+                return
         with self._loop(s.var, start, stop, self._bound(s.step)) as i:
             self.values[s.var.name] = Uniform(i)
             self.block(s.body)

@@ -11,7 +11,9 @@ from functools import cache
 from typing import Any
 
 # 512-bit registers exist here, but using them lowers the clock; LLVM's own tuning prefers 256 bits as well.
-_NARROW_AVX512 = frozenset({"skylake-avx512", "cascadelake", "cooperlake", "cannonlake", "icelake-client", "icelake-server"})
+_NARROW_AVX512 = frozenset(
+    {"skylake-avx512", "cascadelake", "cooperlake", "cannonlake", "icelake-client", "icelake-server"}
+)
 
 
 @dataclass(frozen=True)
@@ -58,4 +60,6 @@ def _target_machine(triple: str, cpu: str, features: str) -> Any:
     import llvmlite.binding as llvm
 
     target = llvm.Target.from_triple(triple)
-    return target.create_target_machine(cpu=cpu, features=features, opt=2, reloc="pic", codemodel="jitdefault", jit=True)
+    return target.create_target_machine(
+        cpu=cpu, features=features, opt=2, reloc="pic", codemodel="jitdefault", jit=True
+    )

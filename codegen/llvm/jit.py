@@ -1,6 +1,7 @@
 """From kernel to native code: emit, optimise, assemble, link into this process.
 
-In: a CPU kernel. Out: `NativeKernel` with the address of `void f(void** buffers, int64* scalars, int64 begin, int64 end)`.
+In: a CPU kernel. Out: `NativeKernel`, with the address of
+`void f(void** buffers, int64* scalars, int64 begin, int64 end)`.
 The loop and SLP vectorisers stay off (the emitter writes vectors itself), which keeps a compile in the milliseconds and
 an element's arithmetic independent of its position.
 """
@@ -15,7 +16,6 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
-from fuser.codegen.expand import expand
 from fuser.codegen.llvm.emit import emit
 from fuser.codegen.llvm.host import host, target_machine
 from fuser.codegen.loops import Kernel
@@ -27,11 +27,11 @@ _serial = itertools.count()
 
 @dataclass(frozen=True, eq=False)
 class NativeKernel:
-    """Compiled code, alive as long as this object. `code`: the object file, for a disk cache."""
+    """Compiled code, alive as long as this object. ir: optimised LLVM IR. code: the object file, for a disk cache."""
 
     name: str
     address: int
-    ir_text: str
+    ir: str
     code: bytes = field(repr=False)
     _tracker: Any = field(repr=False, default=None)
 
@@ -39,25 +39,25 @@ class NativeKernel:
     def assembly(self) -> str:
         """The native assembly, made when asked for."""
         with _lock:
-            return str(target_machine(host()).emit_assembly(llvm.parse_assembly(self.ir_text)))
+            return str(target_machine(host()).emit_assembly(llvm.parse_assembly(self.ir)))
 
 
 def compile(kernel: Kernel) -> NativeKernel:
-    """Native code for a kernel (operators not primitive for LLVM are expanded first).
+    """Native code for a kernel in primitives (after `expand`).
 
     InternalError carries LLVM's message if the module does not verify: a fault of fuser's.
     """
-    text = str(emit(expand(kernel), host()))
+    text = str(emit(kernel, host()))
     with _lock:
         module = _optimised(text, kernel.name)
-        code = _machine().emit_object(module)
-        return _link(kernel.name, str(module), code)
+        optimised = str(module)  # before code generation, which rewrites it for the machine
+        return _link(kernel.name, optimised, _machine().emit_object(module))
 
 
-def load(name: str, ir_text: str, code: bytes) -> NativeKernel:
+def load(name: str, ir: str, code: bytes) -> NativeKernel:
     """A kernel compiled earlier on a machine of the same kind."""
     with _lock:
-        return _link(name, ir_text, code)
+        return _link(name, ir, code)
 
 
 def _optimised(text: str, name: str) -> Any:
@@ -73,10 +73,10 @@ def _optimised(text: str, name: str) -> Any:
     return module
 
 
-def _link(name: str, ir_text: str, code: bytes) -> NativeKernel:
+def _link(name: str, ir: str, code: bytes) -> NativeKernel:
     library = llvm.JITLibraryBuilder().add_object_img(code).add_current_process().export_symbol(name)
     tracker = library.link(_jit(), f"{name}.{next(_serial)}")
-    return NativeKernel(name, tracker[name], ir_text, code, tracker)
+    return NativeKernel(name, tracker[name], ir, code, tracker)
 
 
 @cache

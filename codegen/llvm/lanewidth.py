@@ -7,7 +7,22 @@ file because it is an analysis: it reads statements and writes nothing.
 
 from __future__ import annotations
 
-from fuser.codegen.loops import Alloc, Assign, For, If, Let, Lit, Load, LoadVec, Mutable, Operand, Store, StoreVec, Var, walk
+from fuser.codegen.loops import (
+    Alloc,
+    Assign,
+    For,
+    If,
+    Let,
+    Lit,
+    Load,
+    LoadVec,
+    Mutable,
+    Operand,
+    Store,
+    StoreVec,
+    Var,
+    walk,
+)
 from fuser.dtypes import BOOL, I64, U64
 
 LINEAR_OPS = frozenset({"add", "subtract", "multiply"})
@@ -53,7 +68,11 @@ class _Body:
         moving = [a for a in s.args if self._varies(a)]
         if not moving:
             return
-        affine = s.op in LINEAR_OPS and s.var.dtype in (I64, U64) and all(a.name in self.linear for a in moving if isinstance(a, Var))
+        affine = (
+            s.op in LINEAR_OPS
+            and s.var.dtype in (I64, U64)
+            and all(a.name in self.linear for a in moving if isinstance(a, Var))
+        )
         if affine and (s.op != "multiply" or len(moving) == 1):
             self.varying.add(s.var.name)
             self.linear.add(s.var.name)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Union
+from typing import Any
 
 from llvmlite import ir
 
@@ -39,7 +39,7 @@ class Varying:
     ir: Any
 
 
-Value = Union[Uniform, Linear, Varying]
+Value = Uniform | Linear | Varying
 _WRITE = {"add": "add", "subtract": "sub", "multiply": "mul"}
 _UNIT = {"add": 0, "subtract": 0, "multiply": 1}
 _FOLD = {"add": operator.add, "subtract": operator.sub, "multiply": operator.mul}

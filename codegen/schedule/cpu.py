@@ -2,9 +2,9 @@
 
 In: a group and the bucket sizes of its dims. Out: `CpuSchedule`. The reduction order is fixed by `fuser.order`.
 
-Constants: a task should be worth about 16,384 simple elements (5-10 us), several times what waking a thread costs. A tile
-of columns holds its accumulators in L1 (2048 f32 are 8 KiB an accumulator of 32 KiB). Blocks of 16 rows use a cache line
-of 16 f32 that is read across rows once. 64 tasks keep any common number of cores evenly busy.
+Constants: a task should be worth about 16,384 simple elements (5-10 us), several times what waking a thread costs. A
+tile of columns holds its accumulators in L1 (2048 f32 are 8 KiB an accumulator of 32 KiB). A tile of 16 rows copies whole
+cache lines of 16 f32 of an operand that is read across rows. 64 tasks keep any common number of cores evenly busy.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from fuser.codegen.evaluate import Fetch
 from fuser.codegen.schedule.body import Body, Layouts, analyse
+from fuser.codegen.schedule.lower_cpu_pointwise import crosses
 from fuser.graph import Graph
 from fuser.group import Group
 from fuser.hostexpr import HostExpr, lit
-from fuser.indexmap import coefficient
 from fuser.order import AxisKind, bucket, order
 from fuser.schedule import CpuSchedule
 
@@ -24,10 +25,12 @@ GRAIN = 16384  # elements a task
 TASKS = 64  # iterations wanted of a kernel that is worth splitting
 SPLIT_FROM = 1 << 18  # elements from which shares of one reduction go to several threads
 COLUMN_TILE = 2048
-BLOCK_ROWS, BLOCK_COLUMNS = 16, 256
+BLOCK_ROWS, BLOCK_COLUMNS = 16, 64
 
 
-def choose_cpu(graph: Graph, group: Group, sizes: Mapping[str, Any], length_bucket: int, layouts: Layouts) -> CpuSchedule:
+def choose_cpu(
+    graph: Graph, group: Group, sizes: Mapping[str, Any], length_bucket: int, layouts: Layouts
+) -> CpuSchedule:
     """The schedule of a group. sizes: bucket sizes of the dims. length_bucket: that of the reduced length itself."""
     space = group.space
     if group.scan is not None:
@@ -70,13 +73,11 @@ def _pointwise(graph: Graph, group: Group, sizes: Mapping[str, Any], layouts: La
 
 
 def reads_across(body: Body) -> bool:
-    """Whether some access is contiguous along the second innermost axis, not along the innermost one."""
+    """Whether some load is contiguous along the second innermost axis, not along the innermost one."""
     if len(body.parallel) < 2:
         return False
-    inner, rows = body.parallel[-1].name, body.parallel[-2].name
-    offsets = [s.offset for s in body.sites]
-    offsets += [p.steps[k].index[0] for p in body.programs for k in p.fetches]  # type: ignore[union-attr]
-    return any(coefficient(o, rows) == lit(1) and coefficient(o, inner) != lit(0) for o in offsets)
+    fetches = (p.steps[k] for p in body.programs for k in p.fetches)
+    return any(isinstance(f, Fetch) and crosses(f.index[0], body.parallel[-2], body.parallel[-1]) for f in fetches)
 
 
 def _number(e: HostExpr, sizes: Mapping[str, Any]) -> int:

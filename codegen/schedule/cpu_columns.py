@@ -15,7 +15,7 @@ from fuser.codegen.evaluate import Program, Result
 from fuser.codegen.indices import IndexEmitter
 from fuser.codegen.loops import Operand
 from fuser.codegen.schedule.body import Body, StageBody, StoreSite
-from fuser.codegen.schedule.cpu_state import Each, Folds, Stack, columns, levels_of, rows_of
+from fuser.codegen.schedule.cpu_state import Each, Folds, Stack, levels_of, places, rows_of
 from fuser.codegen.schedule.cpu_sweep import Sweep, Walk
 from fuser.codegen.schedule.frame import Frame
 from fuser.graph import Graph
@@ -23,6 +23,7 @@ from fuser.hostexpr import HostExpr, lit
 from fuser.order import Order
 
 ROWS_AT_ONCE = 4
+LIGHT_STEPS = 12  # steps of a program up to which loading accumulators is a cost worth sharing among rows
 ResultArrays = dict[tuple[int, int], str]  # finished reductions: (node, result) -> array of the tile's columns
 
 
@@ -44,7 +45,13 @@ class Columns:
 
     @property
     def each(self) -> Each:
-        return columns(self.walk, self.count)
+        """The tile's columns: for bodies that touch memory."""
+        return places(self.walk, self.count)
+
+    @property
+    def every(self) -> Each:
+        """All places of the tile's arrays, used or not: for bodies that touch nothing else."""
+        return places(self.walk, self.tile)
 
     def at_column(self, indices: IndexEmitter, j: Operand) -> IndexEmitter:
         return indices.bound(**{self.body.parallel[-1].name: self.walk.op("add", self.first, j)})
@@ -77,10 +84,12 @@ class Columns:
             for key, value in total.finish(j, self.body.length).items():
                 self.frame.builder.store(arrays[key], j, value)
 
-        self.each(write)
+        self.every(write)
         return arrays
 
-    def row_stores(self, program: Program, sites: tuple[StoreSite, ...], outer: IndexEmitter, results: ResultArrays) -> None:
+    def row_stores(
+        self, program: Program, sites: tuple[StoreSite, ...], outer: IndexEmitter, results: ResultArrays
+    ) -> None:
         if not sites:
             return
         sweep = Sweep(self.frame, program)
@@ -92,7 +101,12 @@ class Columns:
         self.each(write)
 
     def store_down(
-        self, stage: StageBody, outer: IndexEmitter, results: ResultArrays, low: Operand | HostExpr, high: Operand | HostExpr
+        self,
+        stage: StageBody,
+        outer: IndexEmitter,
+        results: ResultArrays,
+        low: Operand | HostExpr,
+        high: Operand | HostExpr,
     ) -> None:
         """The values of a stage that reduces nothing, for rows `low` to `high`."""
         self._down(low, high, 1, lambda rows: self._store_rows(stage, outer, results, rows))
@@ -119,7 +133,7 @@ class Columns:
         if order.segments == 1:
             self._share(total, stage, outer, results, walk.operand(0), walk.operand(self.body.length))
             return total
-        stack = Stack(walk, total, levels_of(count), self.each)
+        stack = Stack(walk, total, levels_of(count), self.every)
         share = walk.operand(lit(1) * order.share(self.body.length))
         with walk.loop("share", 0, count) as s:
             low = walk.least(walk.op("multiply", walk.op("add", walk.operand(first), s), share), self.body.length)
@@ -131,7 +145,7 @@ class Columns:
     def _share(
         self, total: Folds, stage: StageBody, outer: IndexEmitter, results: ResultArrays, low: Operand, high: Operand
     ) -> None:
-        self.each(total.clear)
+        self.every(total.clear)
 
         def rows(positions: list[Operand]) -> None:
             places = [self.walk.place(outer, self.body.reduced, r) for r in positions]
@@ -147,7 +161,8 @@ class Columns:
 
             self.each(write)
 
-        self._down(low, high, ROWS_AT_ONCE, rows)
+        heavy = len(stage.loop.steps) > LIGHT_STEPS
+        self._down(low, high, 1 if heavy else ROWS_AT_ONCE, rows)
 
     def _down(
         self, low: Operand | HostExpr, high: Operand | HostExpr, at_once: int, rows: Callable[[list[Operand]], None]

@@ -91,7 +91,9 @@ class Rows:
             run(walk.place(row, outer, q))
 
     # -- shares ------------------------------------------------------------------------------------
-    def shares(self, stage: StageBody, row: IndexEmitter, results: Results, first: Operand | HostExpr, count: int) -> Folds:
+    def shares(
+        self, stage: StageBody, row: IndexEmitter, results: Results, first: Operand | HostExpr, count: int
+    ) -> Folds:
         """State arrays of one place with the combined shares `first` to `first + count` (a power of two)."""
         order, walk = self.order_of(stage), self.walk
         lanes = Folds(walk, rows_of(self.graph, stage.reduces), stage.reduces, order.lanes)
@@ -112,7 +114,14 @@ class Rows:
         return total
 
     def _share(
-        self, lanes: Folds, sweep: Sweep, stage: StageBody, row: IndexEmitter, results: Results, low: Operand, high: Operand
+        self,
+        lanes: Folds,
+        sweep: Sweep,
+        stage: StageBody,
+        row: IndexEmitter,
+        results: Results,
+        low: Operand,
+        high: Operand,
     ) -> Folds:
         lanes.clear_all()
 

@@ -1,7 +1,7 @@
 """Accumulators of CPU reductions, and the fixed order in which they combine.
 
-In: the reductions of one pass. Out: statements over register arrays. A state component is one array: of lanes (rows), of
-columns (columns), or of one element. `fold` puts an element into a place; `tree` combines lanes pairwise from the low
+In: the reductions of one pass. Out: statements over register arrays. A state component is one array: of lanes (rows),
+of columns (columns), or of one element. `fold` puts an element into a place; `tree` combines lanes pairwise from the low
 bits up; `Stack` combines shares pairwise as they are finished, like a binary counter, which gives exactly the tree that
 `fuser.order` fixes without keeping every share.
 """
@@ -153,8 +153,8 @@ def once(walk: Walk) -> Each:
     return lambda body: body(walk.operand(0))
 
 
-def columns(walk: Walk, stop: Operand) -> Each:
-    """Places 0 to `stop`, in vectors."""
+def places(walk: Walk, stop: Operand | int) -> Each:
+    """Places 0 to `stop`, in vectors. With a literal `stop` there is no remainder to write code for."""
 
     def run(body: Callable[[Operand], None]) -> None:
         with walk.loop("j", 0, stop, kind="vector") as j:

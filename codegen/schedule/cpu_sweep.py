@@ -7,7 +7,7 @@ pointwise loops differ only in how they walk, not in what they do at an element.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -26,12 +26,16 @@ Results = Mapping[tuple[int, int], Operand]
 
 @dataclass
 class Sweep:
-    """A program written at one element after another. `guard`: the mask of the round being written, if it has one."""
+    """A program written at one element after another. `guard`: the mask of the round being written, if it has one.
+
+    `staged`: fetches whose elements were copied to a register array: step -> (array, its index).
+    """
 
     frame: Frame
     program: Program
     guard: Operand | None = None
     known: Values = field(default_factory=dict)
+    staged: dict[int, tuple[str, Callable[[IndexEmitter], Operand]]] = field(default_factory=dict)
 
     def hoist(self, indices: IndexEmitter, results: Results, variables: Sequence[str]) -> None:
         """Write every step that depends on none of the variables, here, before their loops."""
@@ -55,6 +59,9 @@ class Sweep:
         def load(step: int, indices: IndexEmitter, mask: Operand | None) -> Operand:
             fetch = self.program.steps[step]
             assert isinstance(fetch, Fetch)
+            if step in self.staged:
+                array, place = self.staged[step]
+                return b.load(array, place(indices))
             if self.guard is not None:
                 mask = self.guard if mask is None else b.apply("logical_and", (self.guard, mask), BOOL)
             return b.load(self.frame.buffer_of(fetch), indices.value(fetch.index[0]), mask)
@@ -69,7 +76,9 @@ class Walk:
     frame: Frame
 
     @contextmanager
-    def loop(self, name: str, start: Operand | int, stop: Operand | int, step: int = 1, kind: LoopKind = "serial") -> Iterator[Var]:
+    def loop(
+        self, name: str, start: Operand | int, stop: Operand | int, step: int = 1, kind: LoopKind = "serial"
+    ) -> Iterator[Var]:
         first, last, by = (self.operand(x) for x in (start, stop, step))
         with self.frame.builder.loop(name, first, last, by, kind) as i:
             yield i

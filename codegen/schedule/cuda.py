@@ -7,16 +7,20 @@ changes a result: `order` comes from `fuser.order`, the rest only says which thr
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
 
 from fuser.codegen.evaluate import Program
 from fuser.codegen.loops import Kernel
-from fuser.codegen.schedule import lower_pointwise, lower_reduce, lower_scan, lower_split
+from fuser.codegen.schedule import lower_pointwise, lower_reduce, lower_resident, lower_scan, lower_split
+from fuser.codegen.schedule.accumulate import folds_of
 from fuser.codegen.schedule.alignment import Alignment, widest
 from fuser.codegen.schedule.axes import Axis
 from fuser.codegen.schedule.body import Body, Layouts, analyse, analyse_scan
+from fuser.codegen.schedule.exchange import SHARED_LIMIT, bytes_needed
 from fuser.codegen.schedule.frame import Frame
 from fuser.codegen.schedule.lengths import length_bucket
+from fuser.codegen.schedule.lower_resident import shared_fetches
 from fuser.device import Device
 from fuser.dtypes import compute_dtype
 from fuser.errors import InternalError
@@ -30,6 +34,7 @@ from fuser.shapes import numel
 
 ONE = Order(1)
 BLOCK = 256  # threads of a block unless a row needs more
+RESIDENT_BYTES = 160  # of a row's raw inputs that a thread keeps from stage to stage
 LANE_STEPS = 2048  # steps times lanes that a kernel's main body may have: beyond, the compiler is the bottleneck
 
 
@@ -64,6 +69,8 @@ def lower(graph: Graph, group: Group, schedule: CudaSchedule, layouts: Layouts) 
         return (lower_split.lower(frame, body, schedule, columns=not group.space.inner),)
     if schedule.kind == "scan":
         return (lower_scan.lower(frame, body, schedule),)
+    if schedule.resident:
+        return (lower_resident.lower(frame, body, schedule),)
     return (lower_reduce.lower(frame, body, schedule),)
 
 
@@ -97,19 +104,32 @@ class _Chooser:
         rows = self._representative(self.body.rows)
         kind: CudaKind = "split" if self._splits(fixed, -(-rows * team // threads)) else "rows"
         unroll = max(min(2, length // (fixed.segments * fixed.lanes * 2)), 1)
-        return self._schedule(kind, threads, vector, unroll, team, fixed, length)
+        chosen = self._schedule(kind, threads, vector, unroll, team, fixed, length)
+        return replace(chosen, resident=kind == "rows" and self._resident(length // team))
+
+    def _resident(self, elements: int) -> bool:
+        """Whether what several stages read of a row fits the registers, `elements` a thread."""
+        held = shared_fetches(self.body)
+        bytes_held = sum(f.dtype.bytes for f in held) * elements
+        return 0 < bytes_held <= RESIDENT_BYTES and elements * self._steps() <= LANE_STEPS
 
     def columns(self) -> CudaSchedule:
         length, fixed = self._order()
         axes = self.body.parallel
         vector = self._dividing(self._vector(axes[-1]), axes[-1].extent) if axes else 1
         vector = self._fewer(vector, 1 << 30)
-        across = 32 if fixed.lanes > 2 else 64
-        threads = across * fixed.lanes
+        across = 16 if vector > 1 else 32
         blocks = self._representative(self.body.rows) // (across * vector)
         kind: CudaKind = "split" if self._splits(fixed, blocks) else "columns"
+        at_once = min(fixed.segments, (256 if kind == "split" else 512) // (across * fixed.lanes))
+        team = fixed.lanes * at_once
+        while vector > 1 and self._exchanged(across * team * vector) > SHARED_LIMIT:
+            vector //= 2
+        levels = 0 if kind == "split" else (fixed.segments // at_once).bit_length()
+        while vector > 1 and vector * self._state_registers() * (2 + levels) > 96:
+            vector //= 2
         unroll = max(min(4, length // (fixed.segments * fixed.lanes)), 1)
-        return self._schedule(kind, threads, vector, unroll, fixed.lanes, fixed, length)
+        return self._schedule(kind, max(across * team, 32), vector, unroll, team, fixed, length)
 
     def scan(self) -> CudaSchedule:
         return self._schedule("scan", BLOCK, 1, 1)
@@ -192,6 +212,16 @@ class _Chooser:
     def _team(self, threads: int, length: int) -> int:
         """Threads a row: at most 512 (one block of 1024 an SM leaves nothing to overlap)."""
         return max(min(threads, 512 if length > 8192 else BLOCK), 1)
+
+    def _state_registers(self) -> int:
+        """32-bit registers of one state of every reduction of the largest stage."""
+        sets = (folds_of(self.graph, stage.reduces) for stage in self.body.stages)
+        return max(sum(-(-t.bytes // 4) for fold in folds for t in fold.dtypes) for folds in sets)
+
+    def _exchanged(self, points: int) -> int:
+        """Shared bytes of the largest stage's fold."""
+        sets = (folds_of(self.graph, stage.reduces) for stage in self.body.stages)
+        return max(bytes_needed([fold.dtypes for fold in folds], points) for folds in sets)
 
     def _splits(self, fixed: Order, blocks: int) -> bool:
         """Whether segments go to blocks of their own: one reducing stage, and too few blocks to fill the device."""

@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from fuser.codegen.indices import IndexEmitter, Ranges
-from fuser.codegen.loops import Operand, Var
+from fuser.codegen.loops import Operand
 from fuser.codegen.schedule.accumulate import Accumulator, Fold, State, assign
 from fuser.codegen.schedule.axes import Axis, count, split
 from fuser.codegen.schedule.body import Body
+from fuser.codegen.schedule.exchange import Exchange
 from fuser.codegen.schedule.frame import Frame
 from fuser.dtypes import BOOL
 from fuser.hostexpr import HostExpr, call, lit, sym
@@ -31,10 +32,15 @@ class Geometry(Protocol):
     groups: int
     neighbours: bool  # lanes of a tile are neighbours along `variable`, lane 0 at a multiple of the width
     folds_tile: bool  # lanes of a tile belong to one reduction (rows), or each to its own (columns)
-    lane: Operand  # this thread's number in its team
+    member: Operand  # this thread's number in its team
+    segment: Operand | None  # which of the segments that a team folds at once is this thread's (None: there is one)
     leader: Operand  # whether this thread stores what is one a parallel point
     valid: Operand | None  # whether this thread's parallel points exist (None: always)
     point: Operand  # number of lane 0's parallel point
+
+    def reserve(self, groups: Sequence[Sequence[Fold]]) -> None:
+        """Makes room for folding these sets of reductions, one set at a time."""
+        ...
 
     def positions(self, base: Operand) -> list[Operand]:
         """Reduced position of lane 0 of each tile in the round that starts at `base`."""
@@ -48,12 +54,12 @@ class Geometry(Protocol):
         """Parallel variables of every lane whose results differ (one entry for rows)."""
         ...
 
-    def fold(self, accumulator: Accumulator) -> list[State]:
-        """The thread's lanes folded over the team: one state (rows) or one a lane (columns)."""
+    def fold(self, accumulators: Sequence[Accumulator]) -> list[list[State]]:
+        """Each accumulator's lanes folded over the team: one state (rows) or one a lane (columns)."""
         ...
 
-    def across_team(self, fold: Fold, state: Sequence[Var], width: int) -> None:
-        """Folds a state over the first `width` members of every team."""
+    def across_team(self, parts: Sequence[tuple[Fold, list[State]]], width: int) -> list[list[State]]:
+        """States of the first `width` members of every team folded, for each result lane of each fold."""
         ...
 
 
@@ -78,12 +84,13 @@ class RowTeams:
         self.variable = body.reduced[-1].name if body.reduced else "r"
         per_block = schedule.threads // self.team
         thread = frame.thread()
-        self.lane = frame.rem(thread, self.team)
+        self.member = frame.rem(thread, self.team)
+        self.segment: Operand | None = None
         self.point = frame.add(frame.mul(frame.block(), per_block), frame.div(thread, self.team))
         self.valid = frame.less(self.point, frame.host(body.rows)) if per_block > 1 else None
         bound = bind_axes(frame, body.ranges, body.parallel, self.point, body.rows)
         self.row = frame.indices(body.ranges, **bound)
-        first = frame.builder.apply("equal", (self.lane, frame.number(0)), BOOL)
+        first = frame.builder.apply("equal", (self.member, frame.number(0)), BOOL)
         self.leader = frame.both(first, self.valid)
 
     @staticmethod
@@ -91,9 +98,12 @@ class RowTeams:
         per_block = schedule.threads // schedule.threads_per_row
         return call("//", body.rows + (per_block - 1), per_block)
 
+    def reserve(self, groups: Sequence[Sequence[Fold]]) -> None:
+        """Collectives bring their own scratch."""
+
     def positions(self, base: Operand) -> list[Operand]:
         f = self.frame
-        first = f.add(base, f.mul(self.lane, self.width))
+        first = f.add(base, f.mul(self.member, self.width))
         return [f.add(first, g * self.team * self.width) for g in range(self.groups)]
 
     def lanes(self, position: Operand) -> list[IndexEmitter]:
@@ -115,22 +125,35 @@ class RowTeams:
     def lane_rows(self) -> list[IndexEmitter]:
         return [self.row]
 
-    def fold(self, accumulator: Accumulator) -> list[State]:
+    def fold(self, accumulators: Sequence[Accumulator]) -> list[list[State]]:
+        return [[self._fold(a)] for a in accumulators]
+
+    def _fold(self, accumulator: Accumulator) -> State:
+        """Tiles in the thread, then over the team, then the thread's groups: lane numbers from the low bits up."""
         b, fold = self.frame.builder, accumulator.fold
         groups: list[State] = []
         for g in range(self.groups):
             lanes = accumulator.lanes[g * self.width : (g + 1) * self.width]
             assign(b, lanes[0], fold.tree(b, lanes))
-            self.across_team(fold, lanes[0], self.team)
+            b.collective(fold.row.name, fold.operand, lanes[0], self.team)
             groups.append(lanes[0])
-        return [fold.tree(b, groups)]
+        return fold.tree(b, groups)
 
-    def across_team(self, fold: Fold, state: Sequence[Var], width: int) -> None:
-        self.frame.builder.collective(fold.row.name, fold.operand, state, width)
+    def across_team(self, parts: Sequence[tuple[Fold, list[State]]], width: int) -> list[list[State]]:
+        b, out = self.frame.builder, []
+        for fold, states in parts:
+            held = [fold.declare(b, fold.row.name, s) for s in states]
+            for state in held:
+                b.collective(fold.row.name, fold.operand, state, width)
+            out.append([tuple(state) for state in held])
+        return out
 
 
 class ColumnTeams:
-    """Tiles lie along the innermost parallel axis; `threads_per_row` row lanes share a column tile."""
+    """Tiles lie along the innermost parallel axis; the `threads_per_row` members of a team share a column tile.
+
+    A team has the order's lanes, times the segments that it folds at once (members of one segment are neighbours).
+    """
 
     folds_tile = False
     neighbours = True
@@ -144,7 +167,10 @@ class ColumnTeams:
         f, inner = frame, column_axis(body)
         self.variable = inner.name
         thread, tiles = f.thread(), column_blocks(body, schedule)
-        self.lane = f.div(thread, self.across)
+        self.member = f.div(thread, self.across)
+        lanes = schedule.order.lanes
+        self.lane = f.rem(self.member, lanes)
+        self.segment = f.div(self.member, lanes) if self.team > lanes else None
         block = f.block()
         outer = f.div(block, f.host(tiles)) if len(body.parallel) > 1 else f.number(0)
         tile = f.rem(block, f.host(tiles)) if len(body.parallel) > 1 else block
@@ -154,12 +180,17 @@ class ColumnTeams:
         others = body.parallel[:-1]
         bound = bind_axes(f, body.ranges, others, outer, count(others))
         self.row = f.indices(body.ranges, **bound, **{inner.name: first})
-        lead = f.builder.apply("equal", (self.lane, f.number(0)), BOOL)
+        lead = f.builder.apply("equal", (self.member, f.number(0)), BOOL)
         self.leader = f.both(lead, self.valid)
+        self.exchange = Exchange(frame, f.rem(thread, self.across), self.across, self.team, self.width)
 
     @staticmethod
     def grid(body: Body, schedule: CudaSchedule) -> HostExpr:
         return count(body.parallel[:-1]) * column_blocks(body, schedule)
+
+    def reserve(self, groups: Sequence[Sequence[Fold]]) -> None:
+        if self.team > 1:
+            self.exchange.reserve(groups)
 
     def positions(self, base: Operand) -> list[Operand]:
         return [self.frame.add(base, self.lane)]
@@ -172,13 +203,11 @@ class ColumnTeams:
         f, first = self.frame, self.row.bindings[self.variable]
         return [self.row.bound(**{self.variable: f.add(first, j)}) for j in range(self.width)]
 
-    def fold(self, accumulator: Accumulator) -> list[State]:
-        for lane in accumulator.lanes:
-            self.across_team(accumulator.fold, lane, self.team)
-        return list(accumulator.lanes)
+    def fold(self, accumulators: Sequence[Accumulator]) -> list[list[State]]:
+        return self.across_team([(a.fold, list(a.lanes)) for a in accumulators], self.team)
 
-    def across_team(self, fold: Fold, state: Sequence[Var], width: int) -> None:
-        self.frame.builder.collective(fold.row.name, fold.operand, state, width, self.across)
+    def across_team(self, parts: Sequence[tuple[Fold, list[State]]], width: int) -> list[list[State]]:
+        return [states for _, states in parts] if width == 1 else self.exchange.fold(parts, self.member, width)
 
 
 def column_axis(body: Body) -> Axis:

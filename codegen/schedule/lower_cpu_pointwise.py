@@ -1,19 +1,21 @@
 """Pointwise groups on CPUs: chunks of the contiguous axis, or tiles where some operand is read across rows.
 
 In: `CpuParts` of a group without reduced axes. Out: one kernel. Vectors run along the innermost collapsed axis. An
-operand whose neighbours lie along another axis (a transposed one) is read lane by lane; rows then come in blocks, so
-that each of its cache lines is used by all rows of a block while it is in L1.
+operand whose neighbours lie along the next axis out (a transposed one) is first copied, tile by tile, along its own
+contiguous axis into a small array, so that each of its cache lines is touched once.
 """
 
 from __future__ import annotations
 
-from fuser.codegen.indices import IndexEmitter
+from fuser.codegen.evaluate import Fetch, mask_operand
+from fuser.codegen.indices import GATHERED, IndexEmitter
 from fuser.codegen.loops import Kernel, Operand
-from fuser.codegen.schedule.axes import count
+from fuser.codegen.schedule.axes import Axis, count
 from fuser.codegen.schedule.cpu_parts import NO_AXIS, CpuParts, peel
 from fuser.codegen.schedule.cpu_sweep import Sweep, Walk, ceil_div
 from fuser.codegen.schedule.frame import Frame
-from fuser.hostexpr import lit
+from fuser.hostexpr import HostExpr, lit
+from fuser.indexmap import coefficient
 
 
 def lower(parts: CpuParts) -> Kernel:
@@ -21,47 +23,85 @@ def lower(parts: CpuParts) -> Kernel:
     return _tiled(parts) if parts.schedule.block_rows > 1 else _chunked(parts)
 
 
+def crosses(offset: HostExpr, rows: Axis, inner: Axis) -> bool:
+    """Whether an access is contiguous along `rows`, not along `inner`."""
+    return coefficient(offset, rows.name) == lit(1) and coefficient(offset, inner.name) not in (lit(0), lit(1))
+
+
 def _chunked(parts: CpuParts) -> Kernel:
-    tile = parts.schedule.tile
-    chunks = parts.tiles(tile)
-    rows = count(parts.outer)
+    chunks, rows = parts.tiles(parts.schedule.tile), count(parts.outer)
 
     def write(frame: Frame, it: Operand) -> None:
-        walk = Walk(frame)
+        walk, (stage,) = Walk(frame), parts.body.stages
         row, chunk = peel(walk, it, [rows, chunks]) if parts.outer else (walk.operand(0), it)
-        _run(parts, frame, parts.at_outer(frame, row), chunk)
+        _run(parts, Sweep(frame, stage.loop), parts.at_outer(frame, row), chunk)
 
     return parts.kernel(rows * chunks, parts.schedule.grain, write)
 
 
-def _run(parts: CpuParts, frame: Frame, at: IndexEmitter, chunk: Operand) -> None:
+def _run(parts: CpuParts, sweep: Sweep, at: IndexEmitter, chunk: Operand) -> None:
     """One chunk of one row."""
-    walk, (stage,) = Walk(frame), parts.body.stages
-    sweep = Sweep(frame, stage.loop)
+    walk, (stage,) = Walk(sweep.frame), parts.body.stages
     if parts.inner is NO_AXIS:
         sweep.store(stage.stores, at, sweep.element(at, {}))
         return
+    sweep.known = {}
     sweep.hoist(at, {}, [parts.inner.name])
-    start = walk.op("multiply", chunk, parts.schedule.tile)
-    stop = walk.least(walk.op("add", start, parts.schedule.tile), parts.inner.extent)
+    start, stop = _span(walk, chunk, parts.schedule.tile, parts.inner)
     with walk.loop("i", start, stop, kind="vector") as i:
         place = at.bound(**{parts.inner.name: i})
         sweep.store(stage.stores, place, sweep.element(place, {}))
 
 
+def _span(walk: Walk, block: Operand, size: int, axis: Axis) -> tuple[Operand, Operand]:
+    """Where block number `block` of an axis starts and stops."""
+    start = walk.op("multiply", block, size)
+    return start, walk.least(walk.op("add", start, size), axis.extent)
+
+
 def _tiled(parts: CpuParts) -> Kernel:
     """Iterations are (outer axes, block of rows, chunk); the rows of a block follow one another."""
-    rows = parts.body.parallel[-2]
-    others = parts.body.parallel[:-2]
+    rows, others = parts.body.parallel[-2], parts.body.parallel[:-2]
     blocks, chunks = ceil_div(rows.extent, parts.schedule.block_rows), parts.tiles(parts.schedule.tile)
 
     def write(frame: Frame, it: Operand) -> None:
-        walk = Walk(frame)
+        walk, (stage,) = Walk(frame), parts.body.stages
         other, block, chunk = peel(walk, it, [lit(0), blocks, chunks])
         at = walk.place(frame.indices(parts.body.ranges), others, other)
-        start = walk.op("multiply", block, parts.schedule.block_rows)
-        stop = walk.least(walk.op("add", start, parts.schedule.block_rows), rows.extent)
+        sweep = Sweep(frame, stage.loop)
+        start, stop = _span(walk, block, parts.schedule.block_rows, rows)
+        for step in stage.loop.fetches:
+            _stage(parts, sweep, step, at, (start, stop), _span(walk, chunk, parts.schedule.tile, parts.inner))
         with walk.loop("row", start, stop) as row:
-            _run(parts, frame, at.bound(**{rows.name: row}), chunk)
+            _run(parts, sweep, at.bound(**{rows.name: row}), chunk)
 
     return parts.kernel(count(others) * blocks * chunks, parts.schedule.grain, write)
+
+
+def _stage(
+    parts: CpuParts,
+    sweep: Sweep,
+    step: int,
+    at: IndexEmitter,
+    rows: tuple[Operand, Operand],
+    columns: tuple[Operand, Operand],
+) -> None:
+    """Copy a fetch that crosses rows into an array of (row, column) of the tile, along its contiguous axis."""
+    fetch, b, walk = sweep.program.steps[step], sweep.frame.builder, Walk(sweep.frame)
+    assert isinstance(fetch, Fetch)
+    outer, inner = parts.body.parallel[-2], parts.inner
+    gathers = any(name.startswith(GATHERED) for name in sweep.program.symbols(step))
+    if gathers or not crosses(fetch.index[0], outer, inner):
+        return
+    width, height = parts.schedule.tile, parts.schedule.block_rows
+    array = b.alloc("tile", fetch.dtype, width * height, "register")
+
+    def place(row: Operand, column: Operand) -> Operand:
+        line = walk.op("multiply", walk.op("subtract", row, rows[0]), width)
+        return walk.op("add", line, walk.op("subtract", column, columns[0]))
+
+    with walk.loop("column", *columns) as j, walk.loop("row", *rows, kind="vector") as i:
+        here = at.bound(**{outer.name: i, inner.name: j})
+        value = b.load(sweep.frame.buffer_of(fetch), here.value(fetch.index[0]), mask_operand(b, here, fetch.mask))
+        b.store(array, place(i, j), value)
+    sweep.staged[step] = (array, lambda x: place(x.bindings[outer.name], x.bindings[inner.name]))

@@ -1,4 +1,4 @@
-"""Scans on CPUs: each row folded in order, as NumPy does; many columns side by side where the scanned axis is not the last.
+"""Scans on CPUs: each row folded in order, as NumPy does; many columns side by side where another axis is scanned.
 
 In: graph and group of a scan. Out: one kernel. There is one order, first to last (last to first where the scan is
 reversed), so neither threads nor vectors can change a result.
@@ -6,19 +6,19 @@ reversed), so neither threads nor vectors can change a result.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from fuser.codegen.indices import IndexEmitter
 from fuser.codegen.loops import Kernel, Operand
 from fuser.codegen.schedule.axes import count
-from fuser.codegen.schedule.body import Layouts, ReduceSite, StageBody, analyse, scan_index
+from fuser.codegen.schedule.body import Layouts, ReduceSite, StageBody, analyse_scan
 from fuser.codegen.schedule.cpu_parts import CpuParts, peel
 from fuser.codegen.schedule.cpu_state import Folds
 from fuser.codegen.schedule.cpu_sweep import Sweep, Walk
 from fuser.codegen.schedule.frame import Frame
 from fuser.codegen.schedule.lower_cpu_fused import tile_columns
 from fuser.graph import Graph, ScanAttrs
-from fuser.group import Group, Reducer
+from fuser.group import Group
 from fuser.hostexpr import lit
 from fuser.optable import table
 from fuser.optable.base import Scan
@@ -28,10 +28,7 @@ from fuser.schedule import CpuSchedule
 def lower(graph: Graph, group: Group, schedule: CpuSchedule, layouts: Layouts) -> Kernel:
     """The kernel of a scan group."""
     assert group.scan is not None
-    ((stage,),) = group.stages
-    operand = Reducer(group.scan, scan_index(graph, group, group.space))
-    traced = replace(group, stages=((replace(stage, reducers=(operand,)),),))
-    body = analyse(graph, traced, layouts)
+    body = analyse_scan(graph, group, layouts)
     writer = _Scan(CpuParts(graph, group, schedule, layouts, body), group.scan)
     return writer.columns() if not group.space.inner and body.parallel else writer.rows()
 
@@ -76,7 +73,7 @@ class _Scan:
             outer, tile = peel(walk, it, [lit(0), tiles])
             columns, row = tile_columns(self.parts, frame, tile), self.parts.at_outer(frame, outer)
             folds = self._folds(walk, self.parts.schedule.tile)
-            columns.each(folds.clear)
+            columns.every(folds.clear)
             with walk.loop("i", 0, walk.operand(self.parts.body.length)) as i:
                 at = walk.place(row, self.parts.body.reduced, self._position(walk, i))
                 columns.each(lambda j: self._step(frame, folds, j, columns.at_column(at, j)))

@@ -66,7 +66,9 @@ class _Split:
 
     def read_by(self, frame: Frame, *programs: Program, but: tuple[int, ...] = ()) -> dict[ResultKey, str]:
         """The workspaces of the results of earlier stages that programs read; `but`: nodes finished in this kernel."""
-        found = {(s.node, s.k): s.dtype for p in programs for s in p.steps if isinstance(s, Result) and s.node not in but}
+        found = {
+            (s.node, s.k): s.dtype for p in programs for s in p.steps if isinstance(s, Result) and s.node not in but
+        }
         return {key: self.result(frame, key, found[key]) for key in sorted(found)}
 
     def result(self, frame: Frame, key: ResultKey, dtype: DType) -> str:
@@ -81,9 +83,11 @@ class _Split:
         for fold, buffers in zip(folds.folds, names, strict=True):
             folds.store(fold, place, [folds.b.handle(folds.b.load(buffer, at)) for buffer in buffers])
 
-    def gather(self, walk: Walk, total: Folds, each: Each, restore: Callable[[Operand, Operand], None]) -> None:
-        """All blocks combined in order into `total`; `restore(block, place)` fetches one."""
-        stack = Stack(walk, total, levels_of(self.blocks), each)
+    def gather(
+        self, walk: Walk, total: Folds, each: Each, every: Each, restore: Callable[[Operand, Operand], None]
+    ) -> None:
+        """All blocks combined in order into `total`; `restore(block, place)` fetches one for `each` place."""
+        stack = Stack(walk, total, levels_of(self.blocks), every)
         with walk.loop("block", 0, self.blocks) as block:
             each(lambda j: restore(block, j))
             if self.blocks > 1:
@@ -118,7 +122,8 @@ class SplitRows(_Split):
             total = Folds(walk, rows_of(parts.graph, stage.reduces), stage.reduces, 1, "total")
             buffers = self.partials(frame, k, total)
             base = walk.op("multiply", row, self.blocks)
-            self.gather(walk, total, once(walk), lambda b, j: self.restore(total, buffers, j, walk.op("add", base, b)))
+            one = once(walk)
+            self.gather(walk, total, one, one, lambda b, j: self.restore(total, buffers, j, walk.op("add", base, b)))
             results = self.load_results(frame, names, row)
             results.update(total.finish(walk.operand(0), parts.body.length))
             for fold in total.folds:
@@ -202,7 +207,7 @@ class SplitColumns(_Split):
                 base = self.column_base(walk, walk.op("add", row, block), columns.first)
                 self.restore(total, buffers, j, walk.op("add", base, j))
 
-            self.gather(walk, total, columns.each, restore)
+            self.gather(walk, total, columns.each, columns.every, restore)
             found = columns.finish(total)
             place = self.column_base(walk, outer, columns.first)
             for key, array in found.items():
@@ -250,7 +255,10 @@ class SplitColumns(_Split):
     ) -> ResultArrays:
         """Results of earlier stages for the tile, as arrays."""
         walk, b = Walk(frame), frame.builder
-        arrays = {key: b.alloc("result", b.array_dtype(name), self.parts.schedule.tile, "register") for key, name in names.items()}
+        arrays = {
+            key: b.alloc("result", b.array_dtype(name), self.parts.schedule.tile, "register")
+            for key, name in names.items()
+        }
         base = self.column_base(walk, outer, first)
 
         def copy(j: Operand) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fuser.codegen.evaluate import Lane, Program
 from fuser.codegen.indices import IndexEmitter
@@ -47,14 +47,21 @@ class Pass:
     accumulators: tuple[Accumulator, ...] = ()
 
 
+def segments_at_once(schedule: CudaSchedule) -> int:
+    """Segments that a team folds together: columns have threads for several."""
+    return max(schedule.threads_per_row // schedule.order.lanes, 1)
+
+
 class Stages:
     """Writes stages one after another; `results` holds what earlier stages finished, one mapping a result lane."""
 
     def __init__(self, frame: Frame, body: Body, schedule: CudaSchedule, geometry: Geometry) -> None:
         self.frame, self.body, self.schedule, self.geometry = frame, body, schedule, geometry
         self.lanes, self.segments = schedule.order.lanes, schedule.order.segments
+        self.at_once = segments_at_once(schedule)
         self.results: list[dict[tuple[int, int], Operand]] = [{} for _ in geometry.lane_rows()]
         self.reduced = frozenset(a.name for a in body.reduced)
+        geometry.reserve([folds_of(frame.graph, stage.reduces) for stage in body.stages])
 
     # -- stages ------------------------------------------------------------------------------------
     def stage(self, stage: StageBody) -> None:
@@ -67,14 +74,17 @@ class Stages:
 
     def prepare(self, stage: StageBody) -> Pass:
         """Values that do not change over the loop, computed before it."""
-        program, geometry = stage.loop, self.geometry
+        tile = self.tile(stage.loop)
+        single = tile if tile.width == 1 else replace(tile, along=None, width=1)
+        return Pass(stage, tile, single, self._outside(stage.loop, tile.outside))
+
+    def tile(self, program: Program) -> Tile:
+        """A tile of a stage's program as the geometry lays it out."""
+        g = self.geometry
         outside = [not d for d in program.dependent(self.reduced)]
-        names = self.reduced if geometry.folds_tile else frozenset({geometry.variable})
-        vary = not geometry.folds_tile
-        along = geometry.variable if geometry.neighbours else None
-        tile = Tile(self.frame, program, names, along, geometry.width, vary, outside)
-        single = tile if geometry.width == 1 else Tile(self.frame, program, names, None, 1, vary, outside)
-        return Pass(stage, tile, single, self._outside(program, outside))
+        names = self.reduced if g.folds_tile and not g.neighbours else frozenset({g.variable})
+        along = g.variable if g.neighbours else None
+        return Tile(self.frame, program, names, along, g.width, not g.folds_tile, outside)
 
     def _outside(self, program: Program, outside: Sequence[bool]) -> list[Values]:
         lane = Lane(program, self.frame.builder, self.frame.loader(program, self.geometry.valid))
@@ -109,19 +119,25 @@ class Stages:
     def totals(self, p: Pass, folds: Sequence[Fold]) -> Totals:
         """The whole reduced range: segments in turn, their partials combined pairwise."""
         n = self.frame.host(self.body.length)
-        if self.segments == 1 or not folds:
+        if self.segments == 1 or (not folds and self.at_once == 1):
             return self.share(p, folds, self.frame.number(0), n)
+        turns = self.segments // self.at_once
+        if turns == 1:
+            return self.share(p, folds, *self.bounds(self.frame.number(0)))
         b, lanes = self.frame.builder, len(self.results)
-        carries = [[Carry(b, fold, self.segments) for _ in range(lanes)] for fold in folds]
-        with b.loop("segment", self.frame.number(0), self.segments) as segment:
-            for (_, states), carry in zip(self.share(p, folds, *self.bounds(segment)), carries, strict=True):
+        carries = [[Carry(b, fold, turns) for _ in range(lanes)] for fold in folds]
+        with b.loop("turn", self.frame.number(0), turns) as turn:
+            for (_, states), carry in zip(self.share(p, folds, *self.bounds(turn)), carries, strict=True):
                 for one, state in zip(carry, states, strict=True):
-                    one.push(segment, state)
+                    one.push(turn, state)
         return [(fold, [one.total for one in carry]) for fold, carry in zip(folds, carries, strict=True)]
 
-    def bounds(self, segment: Operand) -> tuple[Operand, Operand]:
-        """[start, stop) of a segment; empty past the end."""
+    def bounds(self, turn: Operand) -> tuple[Operand, Operand]:
+        """[start, stop) of this thread's segment in a turn over all segments; empty past the end."""
         f, share = self.frame, self.schedule.order.share(self.body.length)
+        segment = f.mul(turn, self.at_once)
+        if self.geometry.segment is not None:
+            segment = f.add(segment, self.geometry.segment)
         n = f.host(self.body.length)
         first = f.least(f.mul(segment, f.host(share)), n)
         return first, f.least(f.add(first, f.host(share)), n)
@@ -130,10 +146,10 @@ class Stages:
         """One share of the reduced range, folded over the team."""
         b, g = self.frame.builder, self.geometry
         accumulators = tuple(start(b, fold, g.groups * g.width) for fold in folds)
-        p = Pass(p.stage, p.tile, p.single, p.known, accumulators)
+        p = replace(p, accumulators=accumulators)
         with b.branch(g.valid) if g.valid is not None else nullcontext():
             self._rounds(p, first, stop)
-        return [(a.fold, g.fold(a)) for a in accumulators]
+        return [(a.fold, states) for a, states in zip(accumulators, g.fold(accumulators), strict=True)]
 
     def _rounds(self, p: Pass, first: Operand, stop: Operand) -> None:
         f, unroll = self.frame, self.schedule.unroll

@@ -21,36 +21,40 @@ from fuser.schedule import CudaSchedule
 
 
 def lower(frame: Frame, body: Body, schedule: CudaSchedule, columns: bool) -> Kernel:
-    """The kernel of a group with one reducing stage, `segments` blocks (grid y) for each block of rows or columns."""
+    """The kernel of a group with one reducing stage, a block a turn (grid y) for each block of rows or columns."""
     kind: type[RowTeams] | type[ColumnTeams] = ColumnTeams if columns else RowTeams
     writer = SplitStages(frame, body, schedule, kind(frame, body, schedule))
     grid = kind.grid(body, schedule)
     counter = frame.builder.buffer("arrived", I32, "counter", None, grid)
     writer.write(counter)
-    return frame.builder.finish(Launch((grid, schedule.order.segments), schedule.threads, schedule.min_blocks))
+    return frame.builder.finish(Launch((grid, writer.turns), schedule.threads, schedule.min_blocks))
 
 
 @dataclass(frozen=True)
 class Partials:
-    """The workspace of one fold: an array of [segments, parallel points] for each component of its state."""
+    """The workspace of one fold: an array of [turns, parallel points] for each component of its state."""
 
     fold: Fold
     buffers: tuple[str, ...]
 
 
 class SplitStages(Stages):
-    """Stages whose one reducing stage is spread over blocks."""
+    """Stages whose one reducing stage is spread over blocks: each takes one turn of the segments."""
+
+    @property
+    def turns(self) -> int:
+        return self.segments // self.at_once
 
     def write(self, counter: str) -> None:
         first, *later = self.body.stages
         b = self.frame.builder
-        segment = b.apply("cast", (b.special("block_y"),), self.frame.index)
+        turn = b.apply("cast", (b.special("block_y"),), self.frame.index)
         folds = folds_of(self.frame.graph, first.reduces)
         partials = [self._workspace(fold) for fold in folds]
-        totals = self.share(self.prepare(first), folds, *self.bounds(segment))
+        totals = self.share(self.prepare(first), folds, *self.bounds(turn))
         with b.branch(self.geometry.leader):
             for (_, states), partial in zip(totals, partials, strict=True):
-                self._write(partial, segment, states)
+                self._write(partial, turn, states)
         with b.branch(self._is_last(counter), uniform=True):
             b.fence()
             self._epilogue(partials, (first, *later))
@@ -61,19 +65,19 @@ class SplitStages(Stages):
             self.row_stores(stage)
 
     def _workspace(self, fold: Fold) -> Partials:
-        size = self.body.rows * self.segments
+        size = self.body.rows * self.turns
         b = self.frame.builder
         return Partials(fold, tuple(b.buffer("partial", t, "workspace", None, size) for t in fold.dtypes))
 
-    def _place(self, segment: Operand, lane: int) -> Operand:
-        """Where a result lane's partial of a segment lies."""
+    def _place(self, turn: Operand, lane: int) -> Operand:
+        """Where a result lane's partial of a turn lies."""
         f = self.frame
-        return f.add(f.mul(segment, f.host(self.body.rows)), f.add(self.geometry.point, lane))
+        return f.add(f.mul(turn, f.host(self.body.rows)), f.add(self.geometry.point, lane))
 
-    def _write(self, partial: Partials, segment: Operand, states: Sequence[State]) -> None:
+    def _write(self, partial: Partials, turn: Operand, states: Sequence[State]) -> None:
         for lane, state in enumerate(states):
             for buffer, value in zip(partial.buffers, state, strict=True):
-                self.frame.builder.store(buffer, self._place(segment, lane), value)
+                self.frame.builder.store(buffer, self._place(turn, lane), value)
 
     def _is_last(self, counter: str) -> Operand:
         """Whether this block is the last of its grid column to arrive; the same for all its threads."""
@@ -83,23 +87,22 @@ class SplitStages(Stages):
         b.barrier()
         zero = b.literal(0, I32)
         with b.branch(b.apply("equal", (b.special("thread"), zero), BOOL)):
-            b.store(flag, 0, b.ticket(counter, b.special("block"), self.segments - 1))
+            b.store(flag, 0, b.ticket(counter, b.special("block"), self.turns - 1))
         b.barrier()
-        return b.apply("equal", (b.load(flag, 0), b.literal(self.segments - 1, I32)), BOOL)
+        return b.apply("equal", (b.load(flag, 0), b.literal(self.turns - 1, I32)), BOOL)
 
     def _combined(self, partials: Sequence[Partials]) -> Totals:
-        """All partials folded: a run of consecutive segments a team member, then over the team."""
-        width = min(self.geometry.team, self.segments)
-        return [(p.fold, [self._fold_segments(p, lane, width) for lane in range(len(self.results))]) for p in partials]
+        """All partials folded: a run of consecutive turns a team member, then over the team."""
+        width = min(self.schedule.threads_per_row, self.turns)
+        parts = [(p.fold, [self._run(p, lane, width) for lane in range(len(self.results))]) for p in partials]
+        folded = self.geometry.across_team(parts, width)
+        return [(p.fold, states) for p, states in zip(partials, folded, strict=True)]
 
-    def _fold_segments(self, partial: Partials, lane: int, width: int) -> State:
-        f, b, run = self.frame, self.frame.builder, self.segments // width
-        mask = f.masked(f.less(self.geometry.lane, width) if width < self.geometry.team else None, self.geometry.valid)
-        first = f.mul(self.geometry.lane, run)
-        states = []
-        for k in range(run):
-            at = self._place(f.add(first, k), lane)
-            states.append(tuple(b.load(buffer, at, mask) for buffer in partial.buffers))
-        state = partial.fold.declare(b, partial.fold.row.name, partial.fold.tree(b, states))
-        self.geometry.across_team(partial.fold, state, width)
-        return state
+    def _run(self, partial: Partials, lane: int, width: int) -> State:
+        """The fold of this member's turns; members at or beyond `width` hold nothing."""
+        f, b, run = self.frame, self.frame.builder, self.turns // width
+        member = f.less(self.geometry.member, width) if width < self.schedule.threads_per_row else None
+        mask, first = f.masked(member, self.geometry.valid), f.mul(self.geometry.member, run)
+        places = [self._place(f.add(first, k), lane) for k in range(run)]
+        states = [tuple(b.load(buffer, at, mask) for buffer in partial.buffers) for at in places]
+        return partial.fold.tree(b, states)

@@ -46,7 +46,9 @@ def _edge(b: Builder, x: Node, value: Any, axis: int) -> Node | None:
     if value is None:
         return None
     node = ew.as_node(b, value)
-    return node if node.rank else views.broadcast_to(b, node, tuple(1 if k == axis else d for k, d in enumerate(x.shape)))
+    return (
+        node if node.rank else views.broadcast_to(b, node, tuple(1 if k == axis else d for k, d in enumerate(x.shape)))
+    )
 
 
 def gradient(b: Builder, x: Node, *spacing: Any, axis: object = None) -> Node | tuple[Node, ...]:
@@ -124,7 +126,11 @@ def choose(b: Builder, index: Node, choices: Sequence[Value], mode: str = "raise
     result: Value = choices[-1]
     for k in range(len(choices) - 2, -1, -1):
         result = ew.where(b, ew.node(b, "less_equal", index, k), choices[k], result)
-    return ew.where(b, True, result, result) if is_host(result) else views.broadcast_arrays(b, ew.as_node(b, result), index)[0]
+    return (
+        ew.where(b, True, result, result)
+        if is_host(result)
+        else views.broadcast_arrays(b, ew.as_node(b, result), index)[0]
+    )
 
 
 def nan_to_num(b: Builder, x: Node, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Node:
@@ -205,7 +211,9 @@ def interp(b: Builder, x: Value, xp: Node, fp: Node, left: Any = None, right: An
     if xp.rank != 1 or fp.rank != 1 or not b.shapes.unify(fp.shape[0], knots, b.span):
         fail(b, ShapeError, f"interp needs 1-d tables of one length: {describe(b, xp)}, {describe(b, fp)}", "interp")
     at = ew.cast(b, x, F64)
-    lower = red.count_nonzero(b, ew.node(b, "greater_equal", views.expand_dims(b, at, at.rank), ew.cast(b, xp, F64)), -1)
+    lower = red.count_nonzero(
+        b, ew.node(b, "greater_equal", views.expand_dims(b, at, at.rank), ew.cast(b, xp, F64)), -1
+    )
     k = ew.node(b, "clip", ew.node(b, "subtract", lower, 1), 0, max(knots - 2, 0))
     x0, f0 = (ew.cast(b, indexing.take(b, t, k), F64) for t in (xp, fp))
     after = ew.node(b, "minimum", ew.node(b, "add", k, 1), knots - 1)

@@ -56,6 +56,8 @@ def operand_of(b: Builder, value: Value) -> DType | WeakKind:
         if dtype is None:
             fail(b, DTypeError, f"a NumPy scalar of dtype {value.dtype} has no counterpart here", "dtype")
         return dtype
+    if isinstance(value, np.ndarray):
+        fail(b, DTypeError, f"an array of shape {value.shape} is not traced here", "operand", "pass it as an argument")
     kind = weak_kind(value)
     if kind == "complex":
         fail(b, DTypeError, "complex numbers are not supported yet", "complex", "split into real and imaginary arrays")
@@ -177,7 +179,7 @@ def _surely_positive(gap: HostExpr) -> bool:
     """Whether `gap >= 0` for dims of any length from 1 on (a dim symbol is never 0: that is a class of its own)."""
     if any(is_scalar_symbol(s) for s in gap.symbols):
         return False
-    found = bounds(gap, {s: (1, UNBOUNDED) for s in gap.symbols})
+    found = bounds(gap, dict.fromkeys(gap.symbols, (1, UNBOUNDED)))
     return found is not None and found[0] >= 0
 
 

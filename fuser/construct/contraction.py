@@ -228,7 +228,9 @@ def _as_matmul(b: Builder, one: Labelled, two: Labelled, parts: tuple[list[str],
     return views.reshape(b, product, (*head, *m, *n)), [*batch, *rows, *columns]
 
 
-def _matrix(b: Builder, term: Labelled, batch: list[str], rows: list[str], columns: list[str]) -> tuple[Node, Shape, Shape]:
+def _matrix(
+    b: Builder, term: Labelled, batch: list[str], rows: list[str], columns: list[str]
+) -> tuple[Node, Shape, Shape]:
     """The operand as [*batch, rows, columns], label groups merged; and the dims of the two groups."""
     node, labels = term
     ordered = views.transpose(b, node, tuple(labels.index(n) for n in (*batch, *rows, *columns)))

@@ -42,7 +42,7 @@ def full(b: Builder, shape: object, fill_value: Value, dtype: object = None) -> 
 
 
 def _converted(b: Builder, value: Value, dtype: DType) -> Node:
-    if is_host(value) and (dtype.kind != "b" and wrap(value).kind != "float" or dtype.is_float):  # type: ignore[arg-type]
+    if is_host(value) and ((dtype.kind != "b" and wrap(value).kind != "float") or dtype.is_float):  # type: ignore[arg-type]
         return ew.as_node(b, value, dtype)
     return ew.cast(b, ew.as_node(b, value), dtype)
 
@@ -172,7 +172,9 @@ def linspace(
     return ew.cast(b, values, target)
 
 
-def logspace(b: Builder, start: Value, stop: Value, num: object = 50, endpoint: bool = True, base: Value = 10.0) -> Node:
+def logspace(
+    b: Builder, start: Value, stop: Value, num: object = 50, endpoint: bool = True, base: Value = 10.0
+) -> Node:
     """Powers of `base` at evenly spaced exponents."""
     return ew.node(b, "power", ew.as_node(b, base), linspace(b, start, stop, num, endpoint))
 

@@ -21,8 +21,12 @@ def einsum(b: Builder, *arguments: Any, optimize: Any = False) -> Node:
     inputs, arrow, output = subscripts.replace(" ", "").partition("->")
     terms = inputs.split(",")
     if len(terms) != len(operands):
-        fail(b, ArgumentError, f"einsum names {len(terms)} operands in {subscripts!r} but got {len(operands)}", "einsum")
-    hidden = max((n.rank - len(t.replace("...", "")) for t, n in zip(terms, operands, strict=True) if "..." in t), default=0)
+        fail(
+            b, ArgumentError, f"einsum names {len(terms)} operands in {subscripts!r} but got {len(operands)}", "einsum"
+        )
+    hidden = max(
+        (n.rank - len(t.replace("...", "")) for t, n in zip(terms, operands, strict=True) if "..." in t), default=0
+    )
     labelled = [_labels(b, t, n, hidden) for t, n in zip(terms, operands, strict=True)]
     result = _output(b, output, hidden) if arrow else _implicit(terms, hidden)
     known = {n for _, labels in labelled for n in labels}

@@ -154,7 +154,12 @@ def cast(b: Builder, x: Value, dtype: object) -> Node:
 def bitcast(b: Builder, x: Node, dtype: DType) -> Node:
     """Reinterpret the bits of `x` as a dtype of the same width."""
     if x.dtype.bits != dtype.bits:
-        fail(b, DTypeError, f"{describe(b, x)} cannot be viewed as {dtype}: {x.dtype.bits} bits are not {dtype.bits}", "dtype")
+        fail(
+            b,
+            DTypeError,
+            f"{describe(b, x)} cannot be viewed as {dtype}: {x.dtype.bits} bits are not {dtype.bits}",
+            "dtype",
+        )
     return x if x.dtype == dtype else b.make("bitcast", (x,), None, dtype, x.shape)
 
 

@@ -76,7 +76,9 @@ def _concat_shape(b: Builder, nodes: Sequence[Node], along: int) -> Shape:
             fail(b, ShapeError, f"{describe(b, first)} and {describe(b, other)} differ in rank", "concatenate")
         for k in range(first.rank):
             if k != along and not b.shapes.unify(first.shape[k], other.shape[k], b.span):
-                message = f"{describe(b, first)} and {describe(b, other)} differ on axis {k}, and are joined on axis {along}"
+                message = (
+                    f"{describe(b, first)} and {describe(b, other)} differ on axis {k}, and are joined on axis {along}"
+                )
                 fail(b, ShapeError, message, "concatenate")
     return canonical_shape(b, first.shape)
 
@@ -89,7 +91,12 @@ def stack(b: Builder, arrays: Sequence[Value], axis: object = 0, dtype: object =
         if other.rank != first.rank or not all(
             b.shapes.unify(p, q, b.span) for p, q in zip(first.shape, other.shape, strict=True)
         ):
-            fail(b, ShapeError, f"all stacked arrays must have one shape: {describe(b, first)}, {describe(b, other)}", "stack")
+            fail(
+                b,
+                ShapeError,
+                f"all stacked arrays must have one shape: {describe(b, first)}, {describe(b, other)}",
+                "stack",
+            )
     along = normal_axis(b, axis, first.rank + 1)
     shape = list(canonical_shape(b, first.shape))
     shape.insert(along, len(nodes))
@@ -137,9 +144,7 @@ def split(b: Builder, x: Node, sections: Any, axis: object = 0, even: bool = Tru
             fail(b, ArgumentError, "the number of sections must be larger than 0", "split")
         cuts = _even_cuts(b, x, n, count, even)
     before = (slice(None),) * along
-    return tuple(
-        indexing.getitem(b, x, (*before, slice(lo, hi))) for lo, hi in zip(cuts[:-1], cuts[1:], strict=True)
-    )
+    return tuple(indexing.getitem(b, x, (*before, slice(lo, hi))) for lo, hi in zip(cuts[:-1], cuts[1:], strict=True))
 
 
 def _even_cuts(b: Builder, x: Node, n: Dim, count: int, even: bool) -> list[Any]:
@@ -181,7 +186,9 @@ def tile(b: Builder, x: Node, reps: Any) -> Node:
     counts = [*[1] * (rank - len(counts)), *counts]
     exprs, shape = [], []
     for k, (n, r) in enumerate(zip(canonical_shape(b, x.shape), counts, strict=True)):
-        exprs.append(axis_var(k) if r == 1 else lit(0) if n == 1 else call("%", axis_var(k), n) if n != 0 else axis_var(k))
+        exprs.append(
+            axis_var(k) if r == 1 else lit(0) if n == 1 else call("%", axis_var(k), n) if n != 0 else axis_var(k)
+        )
         shape.append(numel([n, r]))
     return views.view(b, x, exprs, tuple(shape))
 
@@ -195,7 +202,13 @@ def pad(b: Builder, x: Node, pad_width: Any, mode: str = "constant", constant_va
     if mode in ("constant", "empty"):
         return _pad_constant(b, x, pairs, shape, constant_values if mode == "constant" else 0)
     if mode not in _FOLDS:
-        fail(b, UnsupportedError, f"np.pad has no mode {mode!r} here", "pad-mode", f"modes: constant, {', '.join(_FOLDS)}")
+        fail(
+            b,
+            UnsupportedError,
+            f"np.pad has no mode {mode!r} here",
+            "pad-mode",
+            f"modes: constant, {', '.join(_FOLDS)}",
+        )
     exprs = []
     for k, (n, (lo, hi)) in enumerate(zip(source, pairs, strict=True)):
         if n == 0 and (lo, hi) != (0, 0):

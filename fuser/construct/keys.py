@@ -21,6 +21,7 @@ from fuser.hostexpr import Dim, HostExpr, as_dim, call, is_scalar_symbol, wrap
 from fuser.indexmap import bounds
 from fuser.shapes import Shape
 
+
 @dataclass(frozen=True)
 class Range:
     """A slice of one axis: `start + step * k` for k in [0, length)."""
@@ -97,7 +98,12 @@ def _array_item(b: Builder, item: Any) -> Any:
         made = array(b, item)
         return array(b, item, np.int64) if made.shape == (0,) else made
     if isinstance(item, Node) and not item.dtype.is_integer and item.dtype.kind != "b":
-        fail(b, IndexingError, f"arrays used as indices must be of integer or bool type, not {describe(b, item)}", "index-dtype")
+        fail(
+            b,
+            IndexingError,
+            f"arrays used as indices must be of integer or bool type, not {describe(b, item)}",
+            "index-dtype",
+        )
     return item
 
 
@@ -125,10 +131,17 @@ def _position(b: Builder, x: Node, item: Any, axis: int) -> HostExpr:
     """An integer index as a position in [0, n)."""
     n = b.shapes.canonical(x.shape[axis])
     if isinstance(item, HostExpr) and item.kind != "int":
-        fail(b, IndexingError, f"an index must be an integer, a slice, None, ... or an array, not `{item}`", "index-type")
+        fail(
+            b, IndexingError, f"an index must be an integer, a slice, None, ... or an array, not `{item}`", "index-type"
+        )
     if not isinstance(item, HostExpr):
         if not isinstance(item, int | np.integer):
-            fail(b, IndexingError, f"an index must be an integer, a slice, None, ... or an array, not {item!r}", "index-type")
+            fail(
+                b,
+                IndexingError,
+                f"an index must be an integer, a slice, None, ... or an array, not {item!r}",
+                "index-type",
+            )
         item = wrap(int(item))
     item = wrap(b.shapes.canonical(as_dim(item)))
     low, high = _sign(item)
@@ -180,7 +193,9 @@ def _bound(b: Builder, value: Any) -> Dim | None:
             static_int(b, value, "a slice bound")
         return b.shapes.canonical(value)
     if isinstance(value, Node):
-        message = f"a slice bound must be an integer, not the array {describe(b, value)}: the result's shape depends on data"
+        message = (
+            f"a slice bound must be an integer, not the array {describe(b, value)}: the result's shape depends on data"
+        )
         fail(b, UnsupportedError, message, "data-dependent-shape")
     if isinstance(value, float) or (isinstance(value, HostExpr) and value.kind == "float"):
         fail(b, IndexingError, f"a slice bound must be an integer, not {value}", "index-type")
@@ -224,4 +239,3 @@ def _steps(b: Builder, gap: Dim, step: int) -> Dim:
 def result_shape(entries: Sequence[Entry]) -> Shape:
     """Dims of the basic part of a key: ranges and new axes, in order."""
     return tuple(1 if isinstance(e, NewAxis) else e.length for e in entries if isinstance(e, NewAxis | Range))
-

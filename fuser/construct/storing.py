@@ -126,7 +126,13 @@ def _masked(b: Builder, x: Node, entries: Sequence[Entry], new: Node) -> Node:
     """A mask, alone or beside ints and slices: the rest of the key selects a sub-array, the mask elements of it."""
     masks = [e for e in entries if isinstance(e, Mask)]
     if len(masks) > 1 or any(isinstance(e, Gather) for e in entries):
-        fail(b, UnsupportedError, "a store through two masks, or a mask and an index array", "scatter", "combine the masks with &")
+        fail(
+            b,
+            UnsupportedError,
+            "a store through two masks, or a mask and an index array",
+            "scatter",
+            "combine the masks with &",
+        )
     mask, place = masks[0].mask, entries.index(masks[0])
     after = sum(not isinstance(e, Point) for e in entries[place + 1 :])
     key = [*map(_again, entries[:place]), *(slice(None),) * mask.rank, *map(_again, entries[place + 1 :])]
@@ -180,9 +186,13 @@ def _at_computed(b: Builder, x: Node, entries: Sequence[Entry], new: Node) -> No
         axis += 1
     assert condition is not None
     kept = [e for e in plain if not isinstance(e, NewAxis)]
-    region = tuple(e.length for e, o in zip(kept, _sources(entries), strict=True) if isinstance(e, Range) and isinstance(o, Range))
+    region = tuple(
+        e.length for e, o in zip(kept, _sources(entries), strict=True) if isinstance(e, Range) and isinstance(o, Range)
+    )
     new = _fit(b, new, region, x)
-    spread = [k for k, (e, o) in enumerate(_ranged(kept, _sources(entries))) if isinstance(o, Gather) and isinstance(e, Range)]
+    spread = [
+        k for k, (e, o) in enumerate(_ranged(kept, _sources(entries))) if isinstance(o, Gather) and isinstance(e, Range)
+    ]
     updated = _box(b, x, kept, views.expand_dims(b, new, tuple(spread)) if spread else new)
     return ew.where(b, condition, updated, x)
 

@@ -24,7 +24,8 @@ from fuser.construct.common import (
 from fuser.errors import ArgumentError, ShapeError
 from fuser.graph import Builder, Node, ViewAttrs
 from fuser.hostexpr import Dim, HostExpr, as_dim, call, lit, wrap
-from fuser.indexmap import IndexMap, axes, axis as axis_var
+from fuser.indexmap import IndexMap, axes
+from fuser.indexmap import axis as axis_var
 from fuser.indexmap import broadcast as broadcast_map
 from fuser.indexmap import reshape as reshape_map
 from fuser.indexmap import transpose as transpose_map
@@ -63,7 +64,9 @@ def broadcast_to(b: Builder, x: Node, shape: object) -> Node:
         fail(b, ShapeError, f"{describe(b, x)} has more axes than the shape {text_of(target)}", "broadcast")
     for d, t in zip(source, target[len(target) - len(source) :], strict=True):
         if d != 1 and not b.shapes.unify(d, t, b.span):
-            fail(b, ShapeError, f"{describe(b, x)} does not broadcast to {text_of(target)}: {d} against {t}", "broadcast")
+            fail(
+                b, ShapeError, f"{describe(b, x)} does not broadcast to {text_of(target)}: {d} against {t}", "broadcast"
+            )
     return view(b, x, broadcast_map(source, target).exprs, target)
 
 

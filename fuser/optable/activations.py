@@ -28,7 +28,9 @@ from fuser.shapes import Shape
 SQRT_2_OVER_PI = math.sqrt(2.0 / math.pi)
 SELU_ALPHA, SELU_SCALE = 1.6732632423543772, 1.0507009873554805  # Klambauer et al., 2017
 
-Formula = Callable[..., S]  # (*operands, **params) -> value; params may be host expressions, which `S` takes as literals
+Formula = Callable[
+    ..., S
+]  # (*operands, **params) -> value; params may be host expressions, which `S` takes as literals
 
 
 def _same(b: Builder, inputs: Sequence[Node], params: dict[str, Any]) -> tuple[DType, Shape]:
@@ -37,7 +39,9 @@ def _same(b: Builder, inputs: Sequence[Node], params: dict[str, Any]) -> tuple[D
     return promote([n.dtype for n in inputs]), views.broadcast_shape(b, inputs)
 
 
-def activation(name: str, formula: Formula, reference: Callable[..., Any], defaults: dict[str, Any], **columns: str) -> Composite:
+def activation(
+    name: str, formula: Formula, reference: Callable[..., Any], defaults: dict[str, Any], **columns: str
+) -> Composite:
     """A composite of one float array with numeric parameters; integers compute in f64."""
 
     def build(b: Builder, x: Node, *values: Any, **params: Any) -> Node:
@@ -192,7 +196,13 @@ def gate(name: str, act: Formula, act_array: Callable[[Any], Any], gated: str, *
             return np.asarray(product).astype(dtype)
 
     return Composite(
-        name=name, arity=2, infer=_same, lower=lowered, reference=reference, build=arrays(2, build), names=named(**columns)
+        name=name,
+        arity=2,
+        infer=_same,
+        lower=lowered,
+        reference=reference,
+        build=arrays(2, build),
+        names=named(**columns),
     )
 
 

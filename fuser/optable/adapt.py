@@ -17,7 +17,9 @@ from fuser.graph import Builder, Node
 from fuser.optable.base import Function, Names
 
 # Keywords of NumPy's and torch's signatures about memory, not values.
-INERT = frozenset({"subok", "like", "device", "casting", "copy", "order", "requires_grad", "layout", "pin_memory", "memory_format"})
+INERT = frozenset(
+    {"subok", "like", "device", "casting", "copy", "order", "requires_grad", "layout", "pin_memory", "memory_format"}
+)
 
 Build = Callable[..., Any]
 

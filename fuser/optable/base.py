@@ -88,7 +88,7 @@ class Libm:
 
 
 Spelling = Union[Infix, Prefix, Call, Ternary, Convert, Instr, Intrinsic, Libm]
-# key: "i64,u64" (first and second operand), else dtype name ("f32"), else kind ("f", "i", "u", "b"), else "*".
+# key: "i64,u64" (first and second operand; for a row that converts, operand and result), else dtype name ("f32"), else kind ("f", "i", "u", "b"), else "*".
 # None says that the row is not primitive there, although a later key would match.
 Spellings = Mapping[str, "Spelling | None"]
 

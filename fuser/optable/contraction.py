@@ -48,7 +48,7 @@ MATMUL = OpaqueOp(
 
 
 # -- norms of vectors and matrices -----------------------------------------------------------------
-def norm(b: Builder, x: Node, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Node:  # noqa: A002
+def norm(b: Builder, x: Node, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Node:
     """`np.linalg.norm`: vector norms of any order; Frobenius, 1 and inf norms of matrices."""
     x = as_float(b, x)
     if axis is None and ord is None:
@@ -61,7 +61,13 @@ def norm(b: Builder, x: Node, ord: Any = None, axis: Any = None, keepdims: bool 
     if ord in (None, "fro"):
         return _vector_norm(b, x, 2, axes, keepdims)
     if ord not in (1, -1, float("inf"), float("-inf")):
-        fail(b, UnsupportedError, f"matrix norm of order {ord!r} needs singular values", "norm", "orders: 'fro', 1, -1, inf, -inf")
+        fail(
+            b,
+            UnsupportedError,
+            f"matrix norm of order {ord!r} needs singular values",
+            "norm",
+            "orders: 'fro', 1, -1, inf, -inf",
+        )
     rows, columns = axes
     summed, across = (rows, columns) if ord in (1, -1) else (columns, rows)
     sums = red.reduce(b, "sum", ew.node(b, "absolute", x), summed, keepdims=True)
@@ -87,7 +93,7 @@ def _vector_norm(b: Builder, x: Node, order: Any, axes: tuple[int, ...], keepdim
     return ew.node(b, "power", total, ew.apply(b, "divide", 1.0, order))
 
 
-def _vector_norm_function(b: Builder, x: Node, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Node:  # noqa: A002
+def _vector_norm_function(b: Builder, x: Node, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Node:
     return _vector_norm(b, as_float(b, x), ord, tuple(sorted(normal_axes(b, axis, x.rank))), keepdims)
 
 

@@ -39,11 +39,11 @@ def _identity(b: Builder, n: Any, dtype: Any = None) -> Node:
     return creation.eye(b, n, dtype=dtype)
 
 
-def _eye(b: Builder, n: Any, m: Any = None, k: Any = 0, dtype: Any = None, N: Any = None, M: Any = None) -> Node:  # noqa: N803
+def _eye(b: Builder, n: Any, m: Any = None, k: Any = 0, dtype: Any = None, N: Any = None, M: Any = None) -> Node:
     return creation.eye(b, n if N is None else N, m if M is None else M, k, dtype)
 
 
-def _tri(b: Builder, n: Any, m: Any = None, k: Any = 0, dtype: Any = None, N: Any = None, M: Any = None) -> Node:  # noqa: N803
+def _tri(b: Builder, n: Any, m: Any = None, k: Any = 0, dtype: Any = None, N: Any = None, M: Any = None) -> Node:
     return creation.tri(b, n if N is None else N, m if M is None else M, k, dtype)
 
 
@@ -59,7 +59,7 @@ def _indices(b: Builder, dimensions: Any, dtype: Any = None, sparse: bool = Fals
     return made if dtype is None else elementwise.cast(b, made, dtype)
 
 
-def _vander(b: Builder, x: Node, N: Any = None, increasing: bool = False) -> Node:  # noqa: N803
+def _vander(b: Builder, x: Node, N: Any = None, increasing: bool = False) -> Node:
     columns = creation.arange(b, x.shape[0] if N is None else N)
     powers = columns if increasing else views.flip(b, columns)
     return elementwise.node(b, "power", views.expand_dims(b, x, 1), elementwise.cast(b, powers, x.dtype))

@@ -34,7 +34,13 @@ def _check_reduction(b: Builder, reduction: Any) -> None:
 
 # -- cross entropy ---------------------------------------------------------------------------------
 def _cross_entropy_build(
-    b: Builder, logits: Node, target: Node, axis: Any = -1, ignore_index: Any = -100, reduction: str = "mean", label_smoothing: Any = 0.0
+    b: Builder,
+    logits: Node,
+    target: Node,
+    axis: Any = -1,
+    ignore_index: Any = -100,
+    reduction: str = "mean",
+    label_smoothing: Any = 0.0,
 ) -> Node:
     """logsumexp(row) - row[target]; rows whose target is `ignore_index` count neither in sum nor in mean."""
     _check_reduction(b, reduction)
@@ -43,7 +49,9 @@ def _cross_entropy_build(
     if not target.dtype.is_integer:
         fail(b, DTypeError, f"cross_entropy's target holds class numbers, not {describe(b, target)}", "dtype")
     rows = tuple(d for a, d in enumerate(logits.shape) if a != k)
-    if len(rows) != target.rank or not all(b.shapes.unify(p, q, b.span) for p, q in zip(rows, target.shape, strict=True)):
+    if len(rows) != target.rank or not all(
+        b.shapes.unify(p, q, b.span) for p, q in zip(rows, target.shape, strict=True)
+    ):
         fail(b, ShapeError, f"target {describe(b, target)} does not fit logits {describe(b, logits)}", "cross-entropy")
     return composite(
         b, "cross_entropy", [logits, target],
@@ -119,11 +127,17 @@ def _torch_cross_entropy(
 ) -> Node:  # fmt: skip
     """torch's order of arguments; classes are axis 1."""
     if weight is not None or size_average is not None or reduce is not None:
-        fail(b, ArgumentError, "cross_entropy takes no class weights here, nor torch's deprecated arguments", "parameter")
-    return _cross_entropy_build(b, logits, target, 0 if logits.rank == 1 else 1, ignore_index, reduction, label_smoothing)
+        fail(
+            b, ArgumentError, "cross_entropy takes no class weights here, nor torch's deprecated arguments", "parameter"
+        )
+    return _cross_entropy_build(
+        b, logits, target, 0 if logits.rank == 1 else 1, ignore_index, reduction, label_smoothing
+    )
 
 
-def _nll_loss(b: Builder, log_probs: Node, target: Node, axis: Any = 1, ignore_index: Any = -100, reduction: str = "mean") -> Node:
+def _nll_loss(
+    b: Builder, log_probs: Node, target: Node, axis: Any = 1, ignore_index: Any = -100, reduction: str = "mean"
+) -> Node:
     """The negative log-probability of the target class."""
     _check_reduction(b, reduction)
     k = normal_axis(b, axis, log_probs.rank)

@@ -16,7 +16,7 @@ from fuser.construct import reduction as red
 from fuser.construct import views
 from fuser.construct.common import describe, fail, normal_axes, normal_axis
 from fuser.construct.composite import composite
-from fuser.dtypes import DType
+from fuser.dtypes import DType, compute_dtype
 from fuser.errors import ShapeError, UnsupportedError
 from fuser.graph import Builder, Node
 from fuser.optable.adapt import arrays, as_float, function, named
@@ -80,7 +80,11 @@ def _logsumexp_build(b: Builder, x: Node, axis: Any = None, keepdims: bool = Fal
 
 def _logsumexp_infer(b: Builder, inputs: Sequence[Node], params: Params) -> tuple[DType, Shape]:
     (x,) = inputs
-    kept = [(1 if k in params["axis"] else d) for k, d in enumerate(x.shape) if params["keepdims"] or k not in params["axis"]]
+    kept = [
+        (1 if k in params["axis"] else d)
+        for k, d in enumerate(x.shape)
+        if params["keepdims"] or k not in params["axis"]
+    ]
     return x.dtype, tuple(kept)
 
 
@@ -114,6 +118,11 @@ def _operands(b: Builder, x: Node, weight: Any, bias: Any) -> tuple[list[Node], 
     return found, weight is not None, bias is not None
 
 
+def _wide(b: Builder, x: Node) -> Node:
+    """Statistics of halves are taken in f32 and the result rounded once, whatever the program's rounding rule."""
+    return ew.cast(b, x, compute_dtype(x.dtype))
+
+
 def _affine(b: Builder, y: Node, extra: Sequence[Node], params: Params, dtype: DType) -> Node:
     """Scale and shift by what was given, then the dtype of the input."""
     rest = list(extra)
@@ -142,7 +151,13 @@ def _last(b: Builder, x: Node, axis: Any, normalized_shape: Any) -> tuple[int, .
 
 
 def _layer_norm_build(
-    b: Builder, x: Node, weight: Any = None, bias: Any = None, eps: Any = 1e-5, axis: Any = -1, normalized_shape: Any = None
+    b: Builder,
+    x: Node,
+    weight: Any = None,
+    bias: Any = None,
+    eps: Any = 1e-5,
+    axis: Any = -1,
+    normalized_shape: Any = None,
 ) -> Node:
     inputs, scale, shift = _operands(b, x, weight, bias)
     axes = _last(b, x, axis, normalized_shape)
@@ -150,11 +165,11 @@ def _layer_norm_build(
 
 
 def _layer_norm(b: Builder, inputs: Sequence[Node], params: Params) -> Node:
-    x, *extra = inputs
+    x, extra = _wide(b, inputs[0]), inputs[1:]
     centred = ew.node(b, "subtract", x, red.mean(b, x, params["axis"], keepdims=True))
     spread = red.mean(b, ew.node(b, "multiply", centred, centred), params["axis"], keepdims=True)
     scaled = ew.node(b, "multiply", centred, ew.node(b, "rsqrt", ew.node(b, "add", spread, params["eps"])))
-    return _affine(b, scaled, extra, params, x.dtype)
+    return _affine(b, scaled, extra, params, inputs[0].dtype)
 
 
 def _layer_norm_array(x: Any, *extra: Any, axis: tuple[int, ...], eps: float, scale: bool, shift: bool) -> Any:
@@ -172,10 +187,10 @@ def _rms_norm_build(
 
 
 def _rms_norm(b: Builder, inputs: Sequence[Node], params: Params) -> Node:
-    x, *extra = inputs
+    x, extra = _wide(b, inputs[0]), inputs[1:]
     square = red.mean(b, ew.node(b, "multiply", x, x), params["axis"], keepdims=True)
     scaled = ew.node(b, "multiply", x, ew.node(b, "rsqrt", ew.node(b, "add", square, params["eps"])))
-    return _affine(b, scaled, extra, params, x.dtype)
+    return _affine(b, scaled, extra, params, inputs[0].dtype)
 
 
 def _rms_norm_array(x: Any, *extra: Any, axis: tuple[int, ...], eps: float, scale: bool, shift: bool) -> Any:
@@ -193,18 +208,32 @@ def _on_channels(b: Builder, v: Any, x: Node, axis: int) -> Any:
 
 
 def _batch_norm_build(
-    b: Builder, x: Node, running_mean: Any, running_var: Any, weight: Any = None, bias: Any = None, eps: Any = 1e-5, axis: Any = 1
+    b: Builder,
+    x: Node,
+    running_mean: Any,
+    running_var: Any,
+    weight: Any = None,
+    bias: Any = None,
+    eps: Any = 1e-5,
+    axis: Any = 1,
 ) -> Node:
     k = normal_axis(b, axis, x.rank)
     mean, var, w, c = (_on_channels(b, v, x, k) for v in (running_mean, running_var, weight, bias))
     inputs, scale, shift = _operands(b, x, w, c)
-    return composite(b, "batch_norm", [inputs[0], as_float(b, mean), as_float(b, var), *inputs[1:]], eps=eps, scale=scale, shift=shift)
+    return composite(
+        b,
+        "batch_norm",
+        [inputs[0], as_float(b, mean), as_float(b, var), *inputs[1:]],
+        eps=eps,
+        scale=scale,
+        shift=shift,
+    )
 
 
 def _batch_norm(b: Builder, inputs: Sequence[Node], params: Params) -> Node:
-    x, mean, var, *extra = inputs
+    x, mean, var, *extra = (_wide(b, n) for n in inputs)
     factor = ew.node(b, "rsqrt", ew.node(b, "add", var, params["eps"]))
-    return _affine(b, ew.node(b, "multiply", ew.node(b, "subtract", x, mean), factor), extra, params, x.dtype)
+    return _affine(b, ew.node(b, "multiply", ew.node(b, "subtract", x, mean), factor), extra, params, inputs[0].dtype)
 
 
 def _batch_norm_array(x: Any, mean: Any, var: Any, *extra: Any, eps: float, scale: bool, shift: bool) -> Any:
@@ -241,7 +270,9 @@ def _batch_norm_train(
 
 
 # -- torch's orders of arguments -------------------------------------------------------------------
-def _torch_layer_norm(b: Builder, x: Node, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: Any = 1e-5) -> Node:
+def _torch_layer_norm(
+    b: Builder, x: Node, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: Any = 1e-5
+) -> Node:
     return _layer_norm_build(b, x, weight, bias, eps, normalized_shape=normalized_shape)
 
 
@@ -256,7 +287,13 @@ def _torch_batch_norm(
     momentum: Any = 0.1, eps: Any = 1e-5,
 ) -> Node:  # fmt: skip
     if training and running_mean is not None:
-        fail(b, UnsupportedError, "batch_norm(training=True) updates its statistics in place", "batch-norm", "use ops.batch_norm_train")
+        fail(
+            b,
+            UnsupportedError,
+            "batch_norm(training=True) updates its statistics in place",
+            "batch-norm",
+            "use ops.batch_norm_train",
+        )
     if training or running_mean is None:
         return _batch_norm_train(b, x, weight, bias, eps)[0]
     return _batch_norm_build(b, x, running_mean, running_var, weight, bias, eps)

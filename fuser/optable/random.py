@@ -12,7 +12,9 @@ from fuser.optable.base import Table
 
 ROWS = (
     function("random_bits", random.bits, "bits(key, shape): u32, or u64 by dtype=", dsl="bits"),
-    function("uniform", random.uniform, "uniform(key, shape, low=0, high=1), multiples of 2^-24 (f64: 2^-53) times the width"),
+    function(
+        "uniform", random.uniform, "uniform(key, shape, low=0, high=1), multiples of 2^-24 (f64: 2^-53) times the width"
+    ),
     function("normal", random.normal, "normal(key, shape, mean=0, std=1), by Box and Muller"),
     function("bernoulli", random.bernoulli, "bernoulli(key, p, shape): bool"),
     function("randint", random.randint, "randint(key, shape, low, high): i64"),

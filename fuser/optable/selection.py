@@ -18,7 +18,7 @@ from fuser.optable.base import Table
 
 
 def _clip(
-    b: Builder, x: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: Any = None, max: Any = None  # noqa: A002
+    b: Builder, x: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: Any = None, max: Any = None
 ) -> Node:
     """numpy.clip; `min`/`max` are the newer names of its bounds, and torch's."""
     if out is not None:

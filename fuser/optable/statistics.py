@@ -23,7 +23,16 @@ def _no_out(b: Builder, out: Any) -> None:
         fail(b, ArgumentError, "`out` is handled where the call is traced, not here", "out")
 
 
-def _mean(b: Builder, x: Node, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False, *, where: Any = None) -> Node:
+def _mean(
+    b: Builder,
+    x: Node,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: bool = False,
+    *,
+    where: Any = None,
+) -> Node:
     _no_out(b, out)
     return red.mean(b, x, axis, bool(keepdims), dtype, where)
 
@@ -45,14 +54,18 @@ def _spread(root: bool) -> Callable[..., Node]:
 def _torch_spread(root: bool) -> Callable[..., Node]:
     """torch's var or std: one degree of freedom less unless told otherwise."""
 
-    def build(b: Builder, x: Node, axis: Any = None, correction: Any = 1, keepdims: bool = False, unbiased: Any = None) -> Node:
+    def build(
+        b: Builder, x: Node, axis: Any = None, correction: Any = 1, keepdims: bool = False, unbiased: Any = None
+    ) -> Node:
         degrees = int(unbiased) if unbiased is not None else int(axis) if isinstance(axis, bool) else correction
         return (red.std if root else red.var)(b, x, None if isinstance(axis, bool) else axis, keepdims, degrees)
 
     return build
 
 
-def _average(b: Builder, x: Node, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: bool = False) -> Any:
+def _average(
+    b: Builder, x: Node, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: bool = False
+) -> Any:
     given = None if weights is None else creation.array(b, weights)
     result = red.average(b, x, axis, given, keepdims)
     if not returned:
@@ -73,14 +86,22 @@ def _nan(name: str) -> Callable[..., Node]:
     if name in ("var", "std"):
 
         def spread(
-            b: Builder, x: Node, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: bool = False
+            b: Builder,
+            x: Node,
+            axis: Any = None,
+            dtype: Any = None,
+            out: Any = None,
+            ddof: Any = 0,
+            keepdims: bool = False,
         ) -> Node:
             _no_out(b, out)
             return red.nan_reduce(b, name, x, axis, bool(keepdims), ddof=ddof, dtype=dtype)
 
         return spread
 
-    def build(b: Builder, x: Node, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False) -> Node:
+    def build(
+        b: Builder, x: Node, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False
+    ) -> Node:
         _no_out(b, out)
         return red.nan_reduce(b, name, x, axis, bool(keepdims), **({} if dtype is None else {"dtype": dtype}))
 
@@ -127,7 +148,9 @@ def _ptp(b: Builder, x: Node, axis: Any = None, out: Any = None, keepdims: bool 
     return red.ptp(b, x, axis, bool(keepdims))
 
 
-def _torch_var_mean(b: Builder, x: Node, axis: Any = None, correction: Any = 1, keepdims: bool = False) -> tuple[Node, Node]:
+def _torch_var_mean(
+    b: Builder, x: Node, axis: Any = None, correction: Any = 1, keepdims: bool = False
+) -> tuple[Node, Node]:
     return red.var(b, x, axis, keepdims, correction), red.mean(b, x, axis, keepdims)
 
 

@@ -15,6 +15,7 @@ import mmap
 import os
 import threading
 from collections import OrderedDict
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -104,10 +105,8 @@ def _fresh(size: int) -> mmap.mmap:
         return mmap.mmap(-1, size)
     block = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if size >= HUGE_FROM and hasattr(mmap, "MADV_HUGEPAGE"):
-        try:
+        with suppress(OSError):  # a kernel without huge pages; the block works without
             block.madvise(mmap.MADV_HUGEPAGE)
-        except OSError:
-            pass  # a kernel without huge pages; the block works without
     return block
 
 

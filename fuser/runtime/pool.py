@@ -1,8 +1,8 @@
 """The thread pool for CPU kernels: as many native threads as there are cores, asleep when there is nothing to do.
 
-In: kernels with a trip count. Out: their iterations run, spread over the threads and the caller. Why an own pool: Python
-threads would wait for the interpreter's lock to wake up (tens of microseconds, a whole small kernel), OpenMP and TBB
-are not there on a machine without a compiler. Threads start at the first kernel that is worth them, end with the
+In: kernels with a trip count. Out: their iterations run, spread over the threads and the caller. Why an own pool:
+Python threads would wait for the interpreter's lock to wake up (tens of microseconds, a whole small kernel); OpenMP and
+TBB are not there on a machine without a compiler. Threads start at the first kernel that is worth them, end with the
 interpreter, and are started anew in a forked child. Without POSIX threads (Windows) kernels run on the caller's thread.
 """
 

@@ -2,8 +2,8 @@
 
 In: nothing. Out: addresses of `work(state)`, a worker's whole life, and of
 `dispatch(state, kernel, buffers, scalars, trips, chunk)`, which shares a kernel's iterations among the caller and the
-workers and returns when all are done. Python is in neither, so no worker ever needs the interpreter's lock. The state is
-one block of memory, laid out below; all fields but `next` are guarded by its mutex.
+workers and returns when all are done. Python is in neither, so no worker ever needs the interpreter's lock. The state
+is one block of memory, laid out below; all fields but `next` are guarded by its mutex.
 
 A caller that finds the pool busy with another caller's kernel runs its own alone: two callers are two threads already.
 """
@@ -137,7 +137,9 @@ class _Function:
         b.store(self.get(GENERATION), seen)
 
         def idle() -> Any:
-            return b.and_(b.icmp_signed("==", self.get(GENERATION), b.load(seen, typ=I64)), self.is_zero(self.get(STOP)))
+            return b.and_(
+                b.icmp_signed("==", self.get(GENERATION), b.load(seen, typ=I64)), self.is_zero(self.get(STOP))
+            )
 
         def once() -> None:
             self.loop_while(idle, lambda: self.posix("pthread_cond_wait", WORK, MUTEX))
@@ -176,7 +178,9 @@ class _Function:
         b.call(share.function, [self.state])
         self._spin()
         self.lock()
-        self.loop_while(lambda: b.not_(self.is_zero(self.get(ACTIVE))), lambda: self.posix("pthread_cond_wait", DONE, MUTEX))
+        self.loop_while(
+            lambda: b.not_(self.is_zero(self.get(ACTIVE))), lambda: self.posix("pthread_cond_wait", DONE, MUTEX)
+        )
         self.put(BUSY, 0)
         self.unlock()
         b.ret_void()

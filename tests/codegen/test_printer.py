@@ -119,8 +119,9 @@ def test_operators(op: str, dtypes: tuple[DType, ...], result: DType, line: str)
     assert lines_of(op, dtypes, result) == [line]
 
 
-def test_a_bf16_is_the_upper_half_of_an_f32() -> None:
-    assert any("<< 16" in line for line in lines_of("cast", (BF16,), F32))
+def test_bf16_conversions_are_one_instruction_where_the_card_has_it() -> None:
+    assert lines_of("cast", (BF16,), F32) == ["const float y = fuser_bf16_to_f32(a);"]
+    assert lines_of("cast", (F32,), BF16) == ["const unsigned short y = fuser_f32_to_bf16(a);"]
 
 
 # -- addresses -------------------------------------------------------------------------------------

@@ -284,3 +284,8 @@ def test_scratch_of_a_collective_in_a_loop_is_safe() -> None:
 def test_buffers_of_the_wrong_kind_are_refused() -> None:
     with pytest.raises(InternalError, match="1-D array of f32"):
         run(saxpy(), {"x": np.zeros(4), "y": floats(4), "out": floats(4)}, {"n": 4, "=a": 1.0})
+
+
+def test_grids_that_cuda_does_not_launch() -> None:
+    b, _ = start()
+    assert fault(b.finish(Launch((1, 65536), THREADS)), {}).slug == "simt-grid"

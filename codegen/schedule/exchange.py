@@ -1,0 +1,89 @@
+"""Column teams fold through shared memory: all lanes of all reductions at once, two barriers.
+
+In: for each reduction, one state a column that a thread holds. Out: the states folded over the row lanes, in every
+thread. Its own file because it is the one place where a schedule writes shared memory itself: a `Collective` a column
+would cost two barriers and a scratch array each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+
+from fuser.codegen.loops import Operand
+from fuser.codegen.schedule.accumulate import Fold, State
+from fuser.codegen.schedule.frame import Frame
+from fuser.dtypes import DType
+
+Part = tuple[Fold, list[State]]
+SHARED_LIMIT = 40 << 10  # bytes of scratch a block: static shared memory ends at 48 KiB
+
+
+def bytes_needed(states: Sequence[Sequence[DType]], points: int) -> int:
+    """Scratch of reductions that are folded together. points: columns times row lanes of a block."""
+    return sum(t.bytes for state in states for t in state) * points
+
+
+class Exchange:
+    """Scratch of [member, lane, column thread] for every state component; it is reused from fold to fold."""
+
+    def __init__(self, frame: Frame, column: Operand, across: int, team: int, width: int) -> None:
+        self.frame, self.column = frame, column
+        self.across, self.team, self.width = across, team, width
+        self._arrays: dict[DType, list[str]] = {}
+
+    def reserve(self, groups: Sequence[Sequence[Fold]]) -> None:
+        """Allocates what the largest of these sets of folds needs; called once, before any loop."""
+        for folds in groups:
+            wanted = [t for fold in folds for t in fold.dtypes]
+            for t in dict.fromkeys(wanted):
+                arrays = self._arrays.setdefault(t, [])
+                while len(arrays) < wanted.count(t):
+                    size = self.team * self.width * self.across
+                    arrays.append(self.frame.builder.alloc("exchange", t, size, "shared"))
+
+    def fold(self, parts: Sequence[Part], member: Operand, width: int) -> list[list[State]]:
+        """The states of members 0 .. width - 1 (a power of two) combined pairwise, for every column."""
+        b = self.frame.builder
+        arrays = self._assign(parts)
+        b.barrier()  # whoever read the scratch before is done
+        for (_, states), names in zip(parts, arrays, strict=True):
+            for lane, state in enumerate(states):
+                self._put(names, member, lane, state)
+        b.barrier()
+        for lane in range(0, self.width, self.team):
+            self._combine(parts, arrays, member, lane, width)
+        b.barrier()
+        first = self.frame.number(0)
+        return [
+            [self._get(names, first, self.frame.number(lane)) for lane in range(self.width)] for names in arrays
+        ]
+
+    def _assign(self, parts: Sequence[Part]) -> list[list[str]]:
+        """Arrays for each part's components."""
+        free = {t: iter(names) for t, names in self._arrays.items()}
+        return [[next(free[t]) for t in fold.dtypes] for fold, _ in parts]
+
+    def _combine(self, parts: Sequence[Part], arrays: Sequence[list[str]], member: Operand, lane: int, width: int) -> None:
+        """Member m folds lane `lane + m` of its column thread and leaves the result in member 0's place."""
+        f = self.frame
+        mine = f.add(member, lane)
+        whole = lane + self.team <= self.width
+        with nullcontext() if whole else f.builder.branch(f.less(mine, self.width)):
+            for (fold, _), names in zip(parts, arrays, strict=True):
+                states = [self._get(names, f.number(m), mine) for m in range(width)]
+                total = fold.tree(f.builder, states)
+                for name, value in zip(names, total, strict=True):
+                    f.builder.store(name, self._at(f.number(0), mine), value)
+
+    def _put(self, names: Sequence[str], member: Operand, lane: int, state: State) -> None:
+        for name, value in zip(names, state, strict=True):
+            self.frame.builder.store(name, self._at(member, self.frame.number(lane)), value)
+
+    def _get(self, names: Sequence[str], member: Operand, lane: Operand) -> State:
+        return tuple(self.frame.builder.load(name, self._at(member, lane)) for name in names)
+
+    def _at(self, member: Operand, lane: Operand) -> Operand:
+        """Neighbouring threads use neighbouring words: no bank is met twice."""
+        f = self.frame
+        return f.add(f.mul(f.add(f.mul(member, self.width), lane), self.across), self.column)

@@ -1,0 +1,1 @@
+"""Host expressions, shapes, index maps, graphs, their text and their verifier."""

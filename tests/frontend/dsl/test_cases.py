@@ -1,0 +1,46 @@
+"""Programs and the graphs they become; programs that are refused and the words that refuse them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fuser.errors import FuserError, InternalError
+from fuser.frontend.program import Program
+from fuser.text import print_graph
+from fuser.textparse import parse_graph
+from tests.frontend.dsl.support import build_line, case_files, compare
+
+
+@pytest.mark.parametrize("path", case_files("cases"), ids=lambda p: p.stem)
+def test_a_program_becomes_this_graph(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    specs = build_line(text)
+    assert specs is not None, "a case says how it is built: `# build: f32[n]`"
+    program = Program(text, path.name)
+    printed = print_graph(program.build(program.functions[-1], specs))
+    assert print_graph(parse_graph(printed)) == printed
+    compare(path.with_suffix(".graph"), printed)
+
+
+@pytest.mark.parametrize("path", case_files("errors"), ids=lambda p: p.stem)
+def test_a_program_is_refused_in_these_words(path: Path) -> None:
+    text = path.read_bytes().decode("utf-8")  # line ends as they are
+    specs = build_line(text)
+    with pytest.raises(FuserError) as caught:
+        program = Program(text, path.name)
+        assert specs is not None, "the program was read: say how it is built"
+        program.build(program.functions[-1], specs)
+    assert not isinstance(caught.value, InternalError)
+    compare(path.with_suffix(".error"), f"{type(caught.value).__name__}: {caught.value}\n")
+
+
+def test_building_again_gives_the_same_graph() -> None:
+    path = case_files("cases")[0]
+    text = path.read_text(encoding="utf-8")
+    program = Program(text, path.name)
+    specs = build_line(text)
+    assert specs is not None
+    first, second = (print_graph(program.build(program.functions[-1], specs)) for _ in range(2))
+    assert first == second
