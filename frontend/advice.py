@@ -40,6 +40,7 @@ WAYS: dict[str, str] = {
     "add.at": "repeated indices would race; call it outside", "frombuffer": "call it outside",
     "save": "save the result outside", "fft": "nothing near; call it outside", "ndarray.put": "write x[mask] = v",
 }  # fmt: skip
+SAME_SHAPE = frozenset({"sort", "partition", "fft.fft", "fft.ifft", "linalg.inv", "linalg.cholesky", "unwrap"})
 NUMPY_RANDOM = "write fuser.ops.uniform(key, shape), fuser.ops.normal(key, shape)"
 
 

@@ -20,6 +20,7 @@ from fuser.hostexpr import HostExpr, as_dim, lit
 from fuser.indexmap import axis as axis_var
 from fuser.indexmap import coefficient
 from fuser.optable.base import Row
+from fuser.shapes import numel
 
 # Row name -> how its result looks into its first argument. All other rows give memory of their own.
 VIEWS: Mapping[str, str] = {
@@ -100,5 +101,5 @@ def reshaped(array: TracedArray, result: Node) -> TracedArray:
         return array.through(Reshape(result.shape))
     copy = calls.fresh(ctx, result)
     copy.is_scalar = False
-    copy._storage.uncertain = storage.uncertain = True
+    copy._storage.uncertain = storage.uncertain = lit(1) * numel(source)
     return copy

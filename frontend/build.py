@@ -87,7 +87,7 @@ class Runner(Expressions):
         for leaf in found:
             if isinstance(leaf, Array):
                 node = leaf.node(self.b)
-                whole = not leaf.path and node.rank > 0
+                whole = leaf.parent is None and node.rank > 0
                 leaves.append(trees.ArrayLeaf(len(outputs), leaf.storage.argument if whole else None))
                 outputs.append(node)
                 if node not in self.b.names:

@@ -81,8 +81,9 @@ def _around(node: ast.expr | ast.stmt, parents: Around, fallback: str) -> tuple[
         return "for", node.iter
     if not isinstance(node, ast.expr):
         value = getattr(node, "value", None)
-        known = isinstance(value, ast.expr)
-        return fallback, value if known else ast.Name(fallback, lineno=node.lineno, col_offset=0)
+        if isinstance(value, ast.expr):
+            return fallback, value
+        return fallback, ast.Name(fallback, lineno=node.lineno, col_offset=0)
     if isinstance(node, ast.Call):
         return _called(node)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):

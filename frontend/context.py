@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Any, NoReturn
@@ -60,13 +60,15 @@ class Refusal:
 class Context:
     """The state of one trace.
 
-    `known` maps the id of an outside array to its `Captured`; `calls` counts what the program called.
+    `known` maps the id of an outside array to its `Captured`; `calls` counts what the program called; `env` holds the
+    dims of the call that asked for the trace, if there is one: conditions on dims may then become guards.
     """
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, env: Mapping[str, Any] | None = None) -> None:
+        self.name, self.env = name, env
         self.b = Builder(name)
         self.calls = 0
+        self.asked: set[Any] = set()  # places where a refused call's result was tested
         self._mark = 0
         self.refusals: list[Refusal] = []
         self.needs_contiguous: set[int] = set()

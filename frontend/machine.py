@@ -127,7 +127,7 @@ class Machine:
         base, count = operands
         if isinstance(base, int) and isinstance(count, int) and count > 0:
             bits = base.bit_length() * count if name == "power" else base.bit_length() + count
-            if bits > MAX_BITS and abs(base) > 1:
+            if bits > MAX_BITS and (abs(base) > 1 or (base and name == "left_shift")):
                 self._too_long(place)
         if name == "power" and isinstance(base, HostExpr) and isinstance(count, int) and count < 0:
             return [call("float", base), count]

@@ -21,6 +21,7 @@ from fuser.frontend.poison import Poison
 from fuser.frontend.scalar import Scalar
 from fuser.frontend.storage import Index
 from fuser.frontend.tracer import TracedArray
+from fuser.hostexpr import HostExpr, lit
 
 
 def lookup(array: TracedArray, name: str) -> Any:
@@ -124,8 +125,6 @@ def _key(array: TracedArray, key: Any) -> Any:
 
 
 def _is_basic(key: Any) -> bool:
-    from fuser.hostexpr import HostExpr
-
     items = key if isinstance(key, tuple) else (key,)
     return all(
         i is None or i is Ellipsis or isinstance(i, (slice, HostExpr, np.integer)) or type(i) is int for i in items
@@ -172,7 +171,7 @@ def view(array: TracedArray, dtype: Any = None, type: Any = None) -> Any:
     target = _dtype(array, dtype)
     result = calls.attempt(ctx, frame, lambda: elementwise.bitcast(ctx.b, array.node, target))
     made = calls.wrap(ctx, result, frame)
-    made._storage.uncertain = array._storage.uncertain = True
+    made._storage.uncertain = array._storage.uncertain = lit(1)
     return made
 
 

@@ -157,9 +157,8 @@ def wrapped(
     if isinstance(result, tuple | list):
         return tuple(wrapped(m, r, node, function, args) for r in result)
     if isinstance(result, Node):
-        array = fresh(result)
         origin = _origin(m, result, function, args) if function and result.rank else None
-        return Array(array.storage, (), origin) if origin else array
+        return fresh(result, origin)
     return m.host(result, node.place)
 
 
@@ -207,7 +206,7 @@ def wrapped_row(m: Machine, name: str, x: Array) -> Value:
     row = table().rows[name]
     assert isinstance(row, Function)
     result: Node = row.build(m.b, x.node(m.b))
-    return Array(fresh(result).storage, (), _origin(m, result, name, (x,)))
+    return fresh(result, _origin(m, result, name, (x,)))
 
 
 def _method(m: Machine, method: Method, args: list[Value], kwargs: dict[str, Value], node: ast.Call) -> Value:
@@ -233,9 +232,7 @@ _OWN_METHODS: dict[str, Callable[..., Value]] = {"astype": _astype, "copy": _cop
 
 
 # -- casts and builtins ----------------------------------------------------------------------------
-def _cast(
-    m: Machine, target: DType | PythonType, args: list[Value], kwargs: dict[str, Value], node: ast.Call
-) -> Value:
+def _cast(m: Machine, target: DType | PythonType, args: list[Value], kwargs: dict[str, Value], node: ast.Call) -> Value:
     """`f32(x)`: an array or a strong scalar of that dtype. `float(h)`: a number as Python converts it."""
     name = target.kind if isinstance(target, PythonType) else target.name
     _fits(m, name, lambda x: None, args, kwargs, node)

@@ -155,5 +155,3 @@ def _check_depth(module: ast.Module) -> None:
             place = node.place
             raise Refused(message, "nesting", (place,), "give a part a name of its own")
         stack.extend((c, depth + 1) for c in ast.children(node))
-
-

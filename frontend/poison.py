@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Poison:
-    """Stands for any array; absorbs every operation. Where Python needs a fact of it, the trace ends."""
+    """Stands for any array; absorbs every operation, and answers questions so that most of the program still runs."""
 
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
@@ -24,6 +24,20 @@ class Poison:
 
     def _stop(self, *_: Any, **__: Any) -> Any:
         raise StopTrace
+
+    def _one(self, *_: Any) -> int:
+        return 1
+
+    def __bool__(self) -> bool:
+        """True at the first time that a place asks, then False: an `if` is entered, a `while` left."""
+        frame = self._ctx.enter()
+        place = (frame.f_code, frame.f_lasti) if frame is not None else None
+        first = place not in self._ctx.asked
+        self._ctx.asked.add(place)
+        return first
+
+    def __float__(self) -> float: return 1.0
+    def __complex__(self) -> complex: return 1.0 + 0j
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         from fuser.frontend import protocols
@@ -49,9 +63,7 @@ class Poison:
 
         frame = self._ctx.enter()
         count = locations.unpacked_count(frame) if frame is not None else None
-        if count is None:
-            raise StopTrace
-        return iter([self] * count)
+        return iter([self] * (1 if count is None else count))
 
     __array_priority__ = 3000
     __hash__ = None  # type: ignore[assignment]
@@ -67,11 +79,11 @@ def _fill() -> None:
     names = [f"__{prefix}{name}__" for name in absorbed for prefix in ("", "r", "i")]
     names += [f"__{name}__" for name in ("lt", "le", "gt", "ge", "eq", "ne", "neg", "pos", "abs", "invert")]
     absorb: Callable[..., Any] = Poison._absorb
-    stop: Callable[..., Any] = Poison._stop
     for name in names:
         setattr(Poison, name, absorb)
-    for name in ("bool", "int", "float", "complex", "index", "len", "array"):
-        setattr(Poison, f"__{name}__", stop)
+    for name in ("int", "index", "len"):
+        setattr(Poison, f"__{name}__", Poison._one)
+    Poison.__array__ = Poison._stop  # type: ignore[attr-defined]
 
 
 _fill()

@@ -123,9 +123,12 @@ def _is_default(name: str, value: Any) -> bool:
     return (name == "keepdims" and value is False) or (name == "where" and value is True)
 
 
-def refused(ctx: Context, frame: FrameType | None, name: str) -> Poison:
-    """Collect a call without an operator."""
+def refused(ctx: Context, frame: FrameType | None, name: str, args: Sequence[Any] = ()) -> Any:
+    """Collect a call without an operator. Functions that keep shape and dtype give an array to go on with."""
     ctx.refuse(frame, advice.unsupported(name), f"np.{name}")
+    if name in advice.SAME_SHAPE and args and type(args[0]) is TracedArray:
+        node = args[0].node
+        return calls.fresh(ctx, ctx.b.argument(f"<{name}>", node.dtype, node.shape))
     return Poison(ctx)
 
 
@@ -139,7 +142,7 @@ def function(ctx: Context, func: Callable[..., Any], args: Sequence[Any], kwargs
         return calls.attempt(ctx, frame, lambda: own(ctx, frame, *args, **kwargs))
     row = table().find("numpy", name)
     if row is None:
-        return refused(ctx, frame, name)
+        return refused(ctx, frame, name, args)
     args, options = arranged(func, args, kwargs)
     return call_row(ctx, row, args, options, frame)
 

@@ -189,9 +189,7 @@ def unknown_attribute(span: Span, what: str, name: str, known: list[str]) -> Nam
     return NameResolutionError(f"{what} has no `.{name}`", "unknown-method", (span,), hints)
 
 
-def _refuse_recursion(
-    module: ast.Module, functions: Mapping[str, ast.Function], scopes: Mapping[str, Scope]
-) -> None:
+def _refuse_recursion(module: ast.Module, functions: Mapping[str, ast.Function], scopes: Mapping[str, Scope]) -> None:
     """Depth-first over who mentions whom; iterative."""
     mentions = {
         f.name: [n for n in _names(f) if n.id in functions and n.id not in scopes[f.name]] for f in functions.values()

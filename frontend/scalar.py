@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fuser.frontend import questions
 from fuser.hostexpr import HostExpr, call, lit
 
 if TYPE_CHECKING:
@@ -66,7 +67,9 @@ class Scalar:
     def __round__(self, digits: Any = None) -> Any: return round(self._now("round()"), digits)
 
     def __bool__(self) -> bool:
-        return bool(self._now("a condition"))
+        ctx = self._ctx
+        known = questions.truth(_canonical(ctx, self.expr), ctx.b.shapes, ctx.env, ctx.b.span)
+        return bool(self._now("a condition")) if known is None else known
 
     # -- arithmetic ---------------------------------------------------------------------------------
     def _binary(self, op: str, other: Any, swapped: bool = False) -> Any:

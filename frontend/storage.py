@@ -28,7 +28,8 @@ class Storage:
 
     argument: the argument position whose memory this is, None for memory of the program's own.
     ordered: whether memory is row-major for certain. merged: a view that merges axes looks into it.
-    uncertain: whether a reshape of it was a view depends on the call, so it may no longer be stored to.
+    uncertain: the number of elements of a reshape of which nobody knows whether it was a view (so that neither side may
+    be stored to any more); None if there is none. With that number's dims known, it may be decided.
     make: gives the first value when it is first needed (outside arrays, constants).
     constant: gives the NumPy array that this still equals, for values Python may look at while tracing.
     origin: the first value that `make` gave. changed: when the last store was.
@@ -53,7 +54,7 @@ class Storage:
         self.version = 0
         self.name: str | None = None
         self.merged = False
-        self.uncertain = False
+        self.uncertain: HostExpr | None = None
         self.origin: Node | None = None
         self.changed = 0
 

@@ -26,33 +26,40 @@ from fuser.frontend.scalar import Scalar, host
 from fuser.frontend.storage import Storage
 from fuser.frontend.tracer import TracedArray
 from fuser.graph import Effect, Graph, Node
-from fuser.hostexpr import scalar_symbol
+from fuser.hostexpr import Env, scalar_symbol
 from fuser.specs import ArraySpec, ScalarSpec, Spec
 from fuser.trees import ArrayLeaf, HostLeaf, OutputLeaf, OutputTree, StaticLeaf, Tree
 
 
-def trace(fn: Callable[..., Any], names: Sequence[str], specs: Sequence[Spec], tree: Tree) -> Graph:
+def trace(
+    fn: Callable[..., Any], names: Sequence[str], specs: Sequence[Spec], tree: Tree, env: Env | None = None
+) -> Graph:
     """The graph of `fn` for arguments of these specs.
 
     `tree` is the tree of a dict from parameter names to (nested) arguments, `names` and `specs` one entry a leaf.
-    A `ScalarSpec` leaf becomes the symbol `scalar_symbol(name, kind)`.
+    A `ScalarSpec` leaf becomes the symbol `scalar_symbol(name, kind)`. `env`, where there is a call, binds its dims: a
+    condition on dims is then decided by them under a guard; without it such a condition asks for static dims.
 
     Raises NeedsStatic where Python needs the value of a run-time scalar or dim, UnsupportedError with all
     calls that have no operator, TraceError, ShapeError, DTypeError and their kin with the user's line.
     """
-    return trace_twice(fn, names, specs, tree)
+    return trace_twice(fn, names, specs, tree, env)
 
 
-def trace_twice(fn: Callable[..., Any], names: Sequence[str], specs: Sequence[Spec], tree: Tree) -> Graph:
+def trace_twice(
+    fn: Callable[..., Any], names: Sequence[str], specs: Sequence[Spec], tree: Tree, env: Env | None = None
+) -> Graph:
     """`trace_once` done twice; TraceError [impure] names the first line where the graphs differ."""
-    first = trace_once(fn, names, specs, tree)
-    purity.compare(first, trace_once(fn, names, specs, tree))
+    first = trace_once(fn, names, specs, tree, env)
+    purity.compare(first, trace_once(fn, names, specs, tree, env))
     return first
 
 
-def trace_once(fn: Callable[..., Any], names: Sequence[str], specs: Sequence[Spec], tree: Tree) -> Graph:
+def trace_once(
+    fn: Callable[..., Any], names: Sequence[str], specs: Sequence[Spec], tree: Tree, env: Env | None = None
+) -> Graph:
     """Call the function once with tracers and close its graph."""
-    run = _Run(fn, names, specs)
+    run = _Run(fn, names, specs, env)
     with tracing(run.ctx):
         try:
             return run.graph(trees.unflatten(tree, run.leaves))
@@ -70,9 +77,11 @@ def trace_once(fn: Callable[..., Any], names: Sequence[str], specs: Sequence[Spe
 class _Run:
     """One call of the function under a context."""
 
-    def __init__(self, fn: Callable[..., Any], names: Sequence[str], specs: Sequence[Spec]) -> None:
+    def __init__(
+        self, fn: Callable[..., Any], names: Sequence[str], specs: Sequence[Spec], env: Env | None
+    ) -> None:
         self.fn = fn
-        self.ctx = Context(getattr(fn, "__name__", type(fn).__name__))
+        self.ctx = Context(getattr(fn, "__name__", type(fn).__name__), env)
         self.rebinder = Rebinder(self.ctx, fn)
         self.arguments: list[Storage] = []
         self.leaves = [self._leaf(n, s) for n, s in zip(names, specs, strict=True)]
@@ -84,7 +93,7 @@ class _Run:
             storage = Storage(node, argument=len(self.arguments))
             storage.name = name
             self.arguments.append(storage)
-            return TracedArray(self.ctx, storage, is_scalar=not spec.shape)
+            return TracedArray(self.ctx, storage, is_scalar=getattr(spec, "is_scalar", not spec.shape))
         if isinstance(spec, ScalarSpec):
             return host(self.ctx, scalar_symbol(name, spec.kind))
         return self.rebinder.value(spec.value, name, lambda: spec.value, 0)

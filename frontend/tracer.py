@@ -137,7 +137,9 @@ class TracedArray:
         places = (self._ctx.b.span,) if self._ctx.b.span else ()
         if any(v._step is not None and not v._step.writable for v in lineage):
             raise TraceError("assignment destination is read-only", "read-only", places, ("write to a .copy()",))
-        if storage.uncertain:
+        if storage.uncertain is not None:
+            if storage.uncertain.symbols:
+                self._ctx.specialize("whether a reshape is a view", storage.uncertain)
             message = "a store here changes a view or a copy, depending on the layout of the call's arrays"
             raise TraceError(message, "view-or-copy", places, ("write .copy() before the reshape",))
         if storage.merged and storage.argument is not None:

@@ -30,13 +30,17 @@ class Origin:
     function: str
 
 
-@dataclass(frozen=True, eq=False)
 class Array:
-    """An array value: a storage seen through steps."""
+    """An array value: a storage, seen through the steps of its parents and its own."""
 
-    storage: Storage
-    path: tuple[Step, ...] = ()
-    origin: Origin | None = None
+    __slots__ = ("_node", "_version", "origin", "parent", "step", "storage")
+
+    def __init__(
+        self, storage: Storage, parent: Array | None = None, step: Step | None = None, origin: Origin | None = None
+    ) -> None:
+        self.storage, self.parent, self.step, self.origin = storage, parent, step, origin
+        self._node: Node | None = None  # the value seen at `_version` of the storage
+        self._version = -1
 
     def node(self, b: Builder) -> Node:
         """The present value. Raises IndexingError [stale-view] if NumPy might or might not see a later store."""
@@ -44,14 +48,21 @@ class Array:
             message = f"what `{self.origin.function}` gave is read after its source was stored into"
             hint = f"make it independent: copy({self.origin.function}(...)); or call it again"
             raise IndexingError(message, "stale-view", _here(b), (hint,))
-        x = self.storage.node
-        for step in self.path:
-            x = step.read(b, x)
+        version = self.storage.version
+        chain: list[Array] = []
+        array: Array | None = self
+        while array is not None and array._version != version:
+            chain.append(array)
+            array = array.parent
+        x = self.storage.node if array is None or array._node is None else array._node
+        for array in reversed(chain):
+            x = x if array.step is None else array.step.read(b, x)
+            array._node, array._version = x, version
         return x
 
     def view(self, step: Step) -> Array:
         """The array seen through one more step."""
-        return Array(self.storage, (*self.path, step), self.origin)
+        return Array(self.storage, self, step, self.origin)
 
     def store(self, b: Builder, key: Any, value: Any) -> Node:
         """`self[key] = value`; every array over the same storage sees it. Returns the storage's new value."""
@@ -59,12 +70,11 @@ class Array:
             message = f"a store into what `{self.origin.function}` gave might change its source or not"
             hint = f"store into the source, or into copy({self.origin.function}(...))"
             raise IndexingError(message, "store-into-view", _here(b), (hint,))
-        seen = [self.storage.node]
-        for step in self.path:
-            seen.append(step.read(b, seen[-1]))
-        new = storing.setitem(b, seen[-1], key, value)
-        for step, x in zip(reversed(self.path), reversed(seen[:-1]), strict=True):
-            new = step.write(b, x, new)
+        new = storing.setitem(b, self.node(b), key, value)
+        array = self
+        while array.parent is not None and array.step is not None:
+            new = array.step.write(b, array.parent.node(b), new)
+            array = array.parent
         self.storage.store(new)
         return new
 
@@ -101,9 +111,9 @@ Value = Union[
 ]  # fmt: skip
 
 
-def fresh(node: Node) -> Array:
-    """An array of its own."""
-    return Array(Storage(node))
+def fresh(node: Node, origin: Origin | None = None) -> Array:
+    """An array of its own, unless it has an origin."""
+    return Array(Storage(node), origin=origin)
 
 
 def is_number(value: object) -> bool:
@@ -147,7 +157,7 @@ def dims_of(b: Builder, node: Node) -> Shape:
 def describe(b: Builder, value: Any) -> str:
     """The kind of a value, for messages: `f32[n, d]`, `a tuple`, `2.0`."""
     if isinstance(value, Array):
-        node = value.storage.node if not value.path else value.node(b)
+        node = value.node(b)
         return f"{node.dtype}{text_of(dims_of(b, node))}"
     if isinstance(value, HostExpr):
         return f"`{value}`, a run-time {value.kind}"

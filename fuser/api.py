@@ -65,7 +65,9 @@ def compile(
     if fn is None:
         return lambda function: Compiled(_PythonSource(function), options, toolchain)
     if isinstance(fn, Compiled):
-        raise ArgumentError(f"`{fn.__name__}` is compiled already", "compiled", notes=["change options: f.with_options(...)"])
+        raise ArgumentError(
+            f"`{fn.__name__}` is compiled already", "compiled", notes=["change options: f.with_options(...)"]
+        )
     if isinstance(fn, str):
         return Compiled(_one_liner(fn), options, toolchain)
     if not callable(fn):
@@ -177,6 +179,11 @@ class _PythonSource:
 
         return snapshot(self.fn)
 
+    def watch(self) -> Callable[[], bool] | None:
+        from fuser.frontend.watch import watch
+
+        return watch(self.fn)
+
     def reference(self) -> Callable[..., Any]:
         return self.fn
 
@@ -206,6 +213,9 @@ class _DslSource:
 
     def state(self) -> Any:
         return None
+
+    def watch(self) -> Callable[[], bool] | None:
+        return lambda: True
 
     def reference(self) -> Callable[..., Any]:
         return self.trace

@@ -10,23 +10,24 @@ import functools
 import inspect
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from fuser import arguments, keys, shapes, trees
+from fuser import arguments, keys, quick, results
 from fuser import device as devices
 from fuser.arguments import Bound, Request
 from fuser.construct.common import NeedsStatic
 from fuser.device import Device
-from fuser.errors import ArgumentError, CheckFailed, FusionLost, ShapeError
+from fuser.errors import ArgumentError, CheckFailed, FusionLost
 from fuser.graph import Graph
 from fuser.hostexpr import HostExpr, is_scalar_symbol
-from fuser.keys import Layout, SizeClass
+from fuser.keys import SizeClass
 from fuser.plan import Plan
 from fuser.runtime import arrays, call
 from fuser.runtime.arrays import ArrayInfo, Place
-from fuser.specs import ArraySpec, Spec
+from fuser.specs import ArraySpec, ScalarSpec, Spec
 from fuser.toolchain import Toolchain
+from fuser.traces import Launchable, Traced, classify, launch_key, reduced_lengths
 
 
 class Source(Protocol):
@@ -39,6 +40,7 @@ class Source(Protocol):
     def trace(self, names: Sequence[str], specs: Sequence[Spec], tree: Any) -> Graph: ...
     def captured(self, graph: Graph) -> Sequence[Any]: ...
     def state(self) -> Any: ...
+    def watch(self) -> Callable[[], bool] | None: ...
     def reference(self) -> Callable[..., Any]: ...
     def dim_names(self, leaf: str, rank: int) -> Sequence[str | None]: ...
 
@@ -54,19 +56,6 @@ class Options:
     expect_kernels: int | None = None
 
 
-@dataclass
-class Traced:
-    """A prepared graph with the guards it holds under, and its programs by size class."""
-
-    graph: Graph
-    static: Mapping[str, int]
-    lengths: tuple[HostExpr, ...]
-    plans: dict[tuple[SizeClass, str], Plan] = field(default_factory=dict)
-
-    def fits(self, env: Mapping[str, Any]) -> bool:
-        return all(env[k] == v for k, v in self.static.items()) and all(g.holds(env) for g in self.graph.guards)
-
-
 class Compiled:
     """A compiled function: call it as the original. One object serves all shapes, dtypes, devices and threads."""
 
@@ -78,6 +67,8 @@ class Compiled:
         self._traces: dict[Any, list[Traced]] = {}
         self._lock = threading.RLock()
         self._specializations: dict[str, str] = {}
+        self._quick: dict[tuple[Any, ...], quick.QuickCall] = {}
+        self._watch: Callable[[], bool] | None = None
         self.__name__ = source.name
         original = source.reference()
         if inspect.isfunction(original):
@@ -98,18 +89,48 @@ class Compiled:
     # -- calling -----------------------------------------------------------------------------------
     def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
         """Run on arrays of NumPy (CPU), CuPy or torch; `out` receives the result(s) and is returned."""
+        short = not kwargs and out is None and self._watch is not None and self._watch()
+        key = quick.key_of(args) if short else None
+        known = self._quick.get(key) if key is not None else None
+        if known is not None:
+            return known(args)
         bound, traced = self._trace(args, kwargs)
-        plan = self._plan_for(bound, traced, self._device_of(bound))
         captured = [arrays.describe(a, "captured") for a in self._source.captured(traced.graph)]
+        launchable = self._launchable(bound, traced, captured)
+        if not kwargs and out is None and not captured:
+            self._learn(args, bound, launchable)
+        graph = launchable.program.graph
         infos = (*arguments.on_place(bound), *captured)
-        env = _with_strides(bound, infos)
-        graph = plan.graph
-        given = self._given_out(graph, out, bound, env)
-        program = call.Program(
-            graph, tuple(zip(plan.groups, plan.built, strict=True)), plan.size_class.layouts, bound.place
-        )
-        results = call.run(program, infos, bound.family, env, given)
-        return self._deliver(graph, results, bound, env, out)
+        given = results.given(graph, out, bound)
+        got = call.run(launchable.program, infos, bound.family, bound.place, bound.env, given)
+        return results.deliver(graph, got, bound.env, out)
+
+    def _learn(self, args: tuple[Any, ...], bound: Bound, launchable: Launchable) -> None:
+        """Remember the short road for arguments like these."""
+        watch = self._source.watch()
+        key = quick.key_of(args)
+        if watch is None or key is None or len(args) != len(bound.specs):
+            return
+        if not quick.QuickCall.suits(launchable, len(bound.infos)):
+            return
+        arrays_at = [k for k, s in enumerate(bound.specs) if isinstance(s, ArraySpec)]
+        scalars = [(k, f"={bound.names[k]}") for k, s in enumerate(bound.specs) if isinstance(s, ScalarSpec)]
+        if len(arrays_at) + len(scalars) == len(args):
+            self._watch = watch
+            self._quick[key] = quick.QuickCall(launchable, arrays_at, scalars)
+
+    def _launchable(self, bound: Bound, traced: Traced, captured: Sequence[ArrayInfo]) -> Launchable:
+        """The call's bound program, kept by launch key."""
+        device = self._device_of(bound)
+        key = (launch_key(bound, captured), device.name)
+        kept = traced.launches.get(key)
+        if kept is None:
+            plan = self._plan_for(bound, traced, device)
+            steps = tuple(zip(plan.groups, plan.built, strict=True))
+            env = _with_strides(bound, (*bound.infos, *captured))
+            program = call.bind(plan.graph, steps, bound.place, env)
+            kept = traced.launches[key] = Launchable(program, bound.family, bound.place)
+        return kept
 
     def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Bound:
         try:
@@ -169,7 +190,7 @@ class Compiled:
         specs = [_static_dims(s, dims) for s in bound.specs]
         graph = self._source.trace(bound.names, specs, bound.tree)
         prepared = self._toolchain().prepare(graph, rounding=self._options.rounding, fast_math=self._options.fast_math)
-        return Traced(prepared, dims, _reduced_lengths(prepared))
+        return Traced(prepared, dims, reduced_lengths(prepared))
 
     # -- planning ----------------------------------------------------------------------------------
     def _device_of(self, bound: Bound) -> Device:
@@ -214,38 +235,6 @@ class Compiled:
         plan = self._plan_for(bound, traced, place_device)
         return replace(plan, sizes={**plan.sizes, **bound.env})
 
-    # -- results -----------------------------------------------------------------------------------
-    def _given_out(self, graph: Graph, out: Any, bound: Bound, env: Mapping[str, Any]) -> list[ArrayInfo | None]:
-        if out is None:
-            return [None] * len(graph.outputs)
-        leaves = [out] if len(graph.outputs) == 1 and arrays.is_array(out) else trees.flatten(out)[0]
-        if len(leaves) != len(graph.outputs):
-            raise ArgumentError(f"out= has {len(leaves)} arrays for {len(graph.outputs)} results", "out-count")
-        given: list[ArrayInfo | None] = []
-        for array, node in zip(leaves, graph.outputs, strict=True):
-            info = arrays.describe(array, "out")
-            wanted = shapes.evaluate(node.shape, env)
-            if info.shape != wanted:
-                raise ShapeError(f"out= has shape {info.shape}, the result {wanted}", "out-shape")
-            direct = (
-                info.dtype == node.storage and info.contiguous and info.writable and info.place == bound.place
-                and not any(arrays.overlaps(info, i) for i in bound.infos)
-            )  # fmt: skip
-            given.append(info if direct else None)  # otherwise computed apart and copied, as NumPy would
-        return given
-
-    def _deliver(
-        self, graph: Graph, results: Sequence[ArrayInfo], bound: Bound, env: Mapping[str, Any], out: Any
-    ) -> Any:
-        if out is not None:
-            leaves = [out] if len(results) == 1 and arrays.is_array(out) else trees.flatten(out)[0]
-            for array, info in zip(leaves, results, strict=True):
-                if info.base is not array:
-                    call.as_place_array(arrays.describe(array, "out"))[...] = call.as_place_array(info)
-            return out
-        values = [_finished(info) for info in results]
-        return trees.rebuild(graph.output_tree, values, env)
-
     # -- trust -------------------------------------------------------------------------------------
     def check(self, *args: Any, rtol: float | None = None, **kwargs: Any) -> Any:
         """Run, and compare every result with the reference; CheckFailed says where and by how much."""
@@ -265,11 +254,6 @@ def _reference_call(compiled: Compiled, *args: Any, **kwargs: Any) -> Any:
     return reference_results(compiled, args, kwargs)
 
 
-def _finished(info: ArrayInfo) -> Any:
-    """A result as users get it: full reductions of NumPy arrays are NumPy scalars."""
-    return info.base[()] if info.family == "numpy" and info.shape == () else info.base
-
-
 def _with_strides(bound: Bound, infos: Sequence[ArrayInfo]) -> dict[str, Any]:
     env = dict(bound.env)
     for position, info in enumerate(infos):
@@ -282,45 +266,6 @@ def _static_dims(spec: Spec, dims: Mapping[str, int]) -> Spec:
     if not dims or not isinstance(spec, ArraySpec):
         return spec
     return replace(spec, shape=tuple(dims.get(d.value, d) if isinstance(d, HostExpr) else d for d in spec.shape))
-
-
-def _reduced_lengths(graph: Graph) -> tuple[HostExpr, ...]:
-    """Products of reduced dims: the lengths that fix reduction orders."""
-    from fuser.graph import ReduceAttrs
-    from fuser.hostexpr import wrap
-
-    found: dict[HostExpr, None] = {}
-    for n in graph.nodes:
-        if isinstance(n.attrs, ReduceAttrs):
-            operand = n.inputs[0].shape
-            found[wrap(shapes.numel(operand[a] for a in n.attrs.axes))] = None
-    return tuple(found)
-
-
-def classify(bound: Bound, traced: Traced) -> SizeClass:
-    """The size class of a call."""
-    env = bound.env
-    dims = {k: v for k, v in env.items() if k in traced.graph.symbols}
-    lengths = tuple(keys.length_bucket(length, env) for length in traced.lengths)
-    captured: tuple[Layout, ...] = ("c",) * (len(traced.graph.arguments) - len(bound.infos))
-    aligned = all(i.pointer % 16 == 0 for i, layout in zip(bound.infos, bound.layouts, strict=True) if layout == "c")
-    biggest = max((abs(i.extent[1] - i.extent[0]) for i in bound.infos), default=0)
-    wide = biggest >= 1 << 31 or _largest_node(traced.graph, env) >= 1 << 31
-    buckets, multiples = keys.dim_buckets(dims), keys.dim_multiples(dims)
-    return SizeClass(buckets, lengths, bound.layouts + captured, aligned, 64 if wide else 32, multiples)
-
-
-def _largest_node(graph: Graph, env: Mapping[str, Any]) -> int:
-    """Elements of the largest value in the graph."""
-    sizes = {n.shape for n in graph.nodes}
-    return max((_count(shapes.evaluate(s, env)) for s in sizes), default=0)
-
-
-def _count(shape: Sequence[int]) -> int:
-    total = 1
-    for d in shape:
-        total *= d
-    return total
 
 
 def _place_device(place: Place) -> Device:

@@ -1,12 +1,14 @@
 """Devices as the planner sees them: what one can hold, how fast it moves bytes, what a launch costs.
 
 In: a name ("cpu", "cuda", "sm_70" ... "sm_120"). Out: a frozen `Device`. No GPU is needed for a named architecture;
-"cuda" without one plans for `DEFAULT_CUDA`. Schedules, cost model and register estimate read these numbers and no others.
+"cuda" without one plans for `DEFAULT_CUDA`. Schedules, cost model and register estimate read these numbers
+and no others.
 
-Sources of the numbers. sm_90: measured on one H200 (copy 4.27 TB/s, launch 4-5 us by a plain driver call). Bytes in flight
-an SM: CUB's tuning tables give 12 KiB (V100), 16 (A100), 32 (H100), 48 (H200), 64 (B200). Other bandwidths: 0.9 of the
-vendor's figure for the card named. Registers, threads and shared memory: the CUDA C++ Programming Guide's table of compute
-capabilities. `issue` is SMs x 128 lanes x clock, `special` SMs x 16 x clock (H200: 1.98 GHz).
+Sources of the numbers. sm_90: measured on one H200 (copy 4.27 TB/s, launch 4-5 us by a plain driver call).
+Bytes in flight an SM: CUB's tuning tables give 12 KiB (V100), 16 (A100), 32 (H100), 48 (H200), 64 (B200).
+Other bandwidths: 0.9 of the vendor's figure for the card named. Registers, threads and shared memory: the
+CUDA C++ Programming Guide's table of compute capabilities. `issue` is SMs x 128 lanes x clock, `special` SMs
+x 16 x clock (H200: 1.98 GHz).
 """
 
 from __future__ import annotations
@@ -26,11 +28,12 @@ KB, MB, GB = 1 << 10, 1 << 20, 1 << 30
 class Device:
     """One device model.
 
-    sms: multiprocessors (CPU: cores). registers/threads: an SM's 32-bit registers and resident threads. thread_registers:
-    most registers a thread may use. shared_block: bytes of shared memory a block may have. l2: bytes of last-level cache.
-    bandwidth: attainable copy, bytes/s. launch_us: host cost of a kernel. inflight: bytes an SM must have on the way to
-    reach `bandwidth`. issue: lane instructions/s. special: special-function results/s. argument_bytes: kernel parameter
-    space. vector_bytes: widest load (CPU: a vector register). cluster: most blocks that can share a row.
+    sms: multiprocessors (CPU: cores). registers/threads: an SM's 32-bit registers and resident threads.
+    thread_registers: most registers a thread may use. shared_block: bytes of shared memory a block may have.
+    l2: bytes of last-level cache. bandwidth: attainable copy, bytes/s. launch_us: host cost of a kernel.
+    inflight: bytes an SM must have on the way to reach `bandwidth`. issue: lane instructions/s. special:
+    special-function results/s. argument_bytes: kernel parameter space. vector_bytes: widest load (CPU: a
+    vector register). cluster: most blocks that can share a row.
     """
 
     name: str
@@ -114,7 +117,9 @@ def names() -> list[str]:
 
 
 def find(name: str) -> Device:
-    """The device of a name; an architecture between two known ones takes the older one's numbers. DeviceError if unknown."""
+    """The device of a name; an architecture between two known ones takes the older one's numbers.
+    DeviceError if unknown.
+    """
     spelled = name.lower().removesuffix("a").replace("compute_", "sm_")
     if spelled == "cpu":
         return cpu()

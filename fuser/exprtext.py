@@ -1,6 +1,6 @@
 """Host expressions as text that parses back to the very same tree.
 
-In: expressions (deep and shared ones too), or tokens. Out: text with as few parentheses as keep the tree unambiguous, or
+In: expressions (deep and shared ones too), or tokens. Out: text with few parentheses and one reading, or
 raw `HostExpr` nodes, built without simplifying. Its own file because dims, index maps, guards, scalars and
 parameters of a graph's text all hold expressions.
 

@@ -44,8 +44,8 @@ Values = dict[int, tuple[Array, ...]]
 def evaluate(graph: Graph, arrays: Sequence[Any], env: Env) -> tuple[list[Array], list[Array]]:
     """(values of outputs, values of effects) of a graph.
 
-    arrays: one an argument, in order, of the argument's dtype and shape. env: every dim symbol and `=scalar` symbol with
-    its Python number. Raises ValueError for an empty reduction with no identity, OverflowArgumentError for a
+    arrays: one an argument, in order, of the argument's dtype and shape. env: every dim symbol and `=scalar`
+    symbol with its Python number. Raises ValueError for an empty reduction with no identity, OverflowArgumentError for a
     Python int that does not fit, InternalError when an index map leaves its source (a fault of fuser's).
     """
     readers = _reader_counts(graph)

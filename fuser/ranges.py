@@ -27,7 +27,7 @@ def simplify(e: HostExpr, extents: Extents) -> HostExpr:
             out[id(n)] = n
             continue
         args = tuple(out[id(a)] for a in n.args)
-        new = call(n.op, *args) if any(a is not b for a, b in zip(args, n.args)) else n
+        new = call(n.op, *args) if any(a is not b for a, b in zip(args, n.args, strict=True)) else n
         out[id(n)] = _decide(join_digits(new), extents)
     return out[id(e)]
 
@@ -35,7 +35,7 @@ def simplify(e: HostExpr, extents: Extents) -> HostExpr:
 def simplify_index(index: Index, extents: Extents) -> Index:
     """Every component simplified; the same tuple when nothing changes."""
     new = tuple(simplify(e, extents) for e in index)
-    return index if all(a is b for a, b in zip(new, index)) else new
+    return index if all(a is b for a, b in zip(new, index, strict=True)) else new
 
 
 def _decide(e: HostExpr, extents: Extents) -> HostExpr:
@@ -79,7 +79,8 @@ Digit = tuple[HostExpr, HostExpr, "HostExpr | None"]
 
 
 def digit_of(e: HostExpr) -> Digit | None:
-    """`e` as a digit `x // low % (high // low)` of a mixed-radix number: (x, low, high), high None when there is no `%`.
+    """`e` as a digit `x // low % (high // low)` of a mixed-radix number: (x, low, high), high None when there
+    is no `%`.
 
     `x`, `x // a`, `x % a`, `(x // a) % b` and `(x % (a*b)) // a` are digits; None for anything else or unsure divisors.
     """

@@ -1,7 +1,7 @@
 """Graphs from their text: the inverse of `fuser.text.print_graph`.
 
-In: the text, line by line. Out: the graph, with the node ids, names and guards it says. Nothing is evaluated and nesting
-is bounded, so text from a stranger is safe to parse. Whether the graph is sound is `fuser.verify`'s question.
+In: the text, line by line. Out: the graph, with the node ids, names and guards it says. Nothing is evaluated and
+nesting is bounded, so text from a stranger is safe to parse. Whether the graph is sound is `fuser.verify`'s question.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class _Parser:
         left = r.chain()
         for relation in ("==", "!=", ">="):
             if r.accept(relation):
-                self.guards.append(Guard(left, relation, r.chain()))  # type: ignore[arg-type]
+                self.guards.append(Guard(left, relation, r.chain()))
                 return
         r.fail("a guard says ==, != or >=")
 

@@ -28,8 +28,8 @@ class Pass:
 class LocalRewriter(Rewriter):
     """Copies a graph, replacing nodes one by one: subclasses say in `replace` what a node becomes.
 
-    `replace` gets the old node and its rewritten inputs, and returns a node of the same dtype and shape, or None to keep
-    the node as it is. Whatever `replace` builds is offered to it again, until nothing applies.
+    `replace` gets the old node and its rewritten inputs, and returns a node of the same dtype and shape, or
+    None to keep the node as it is. Whatever `replace` builds is offered to it again, until nothing applies.
     """
 
     def __init__(self, graph: Graph, limit: int | None) -> None:

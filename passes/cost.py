@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from fuser.device import Device
@@ -25,8 +25,9 @@ from fuser.ranges import Extents, simplify
 if TYPE_CHECKING:
     from fuser.schedule import Schedule
 
-# A value that the previous kernels left in the last-level cache costs about 0.4 of a read from memory (L2 of H200 against
-# HBM: about 10 against 4.3 TB/s); it stays there while it takes up to 0.4 of that cache (25 MB of 60 on H200).
+# A value that the previous kernels left in the last-level cache costs about 0.4 of a read from memory (L2 of
+# H200 against HBM: about 10 against 4.3 TB/s); it stays there while it takes up to 0.4 of that cache (25 MB
+# of 60 on H200).
 CACHED_SHARE, CACHED_COST = 0.4, 0.4
 ACCESS = 2  # issue slots of one load or store with its address
 DIVISION = 10  # and of a division left in that address: a multiplication by a reciprocal, a shift, a correction
@@ -56,7 +57,9 @@ def operator_cost(node: Node) -> Cost:
 
 @dataclass(frozen=True)
 class Load:
-    """What one kernel does: bytes moved (cached ones weighted), lane instructions, special functions, share of the device."""
+    """What one kernel does: bytes moved (cached ones weighted), lane instructions, special functions,
+    share of the device.
+    """
 
     nbytes: float = 0
     instructions: float = 0
@@ -71,7 +74,9 @@ class Load:
         return device.launch_us + 1e6 * max(memory, issue, special)
 
 
-def plain_load(facts: Facts, cores: Iterable[int], inputs: Mapping[int, int], stored: Iterable[int], device: Device) -> Load:
+def plain_load(
+    facts: Facts, cores: Iterable[int], inputs: Mapping[int, int], stored: Iterable[int], device: Device
+) -> Load:
     """The load of an elementwise cluster, every core once an element."""
     instructions = special = 0.0
     for k in cores:
@@ -112,13 +117,17 @@ def group_load(facts: Facts, formed: Formed, inputs: Mapping[int, int], stored: 
             instructions += points * cost.instructions
     for k, indices in formed.walk.memory.items():
         instructions += points * sum(_access(facts, k, index, formed.extents) for index in indices)
-    instructions += points * sum(_access(facts, s.node, s.index, formed.extents) for s in formed.group.stores if not s.per_row)
+    instructions += points * sum(
+        _access(facts, s.node, s.index, formed.extents) for s in formed.group.stores if not s.per_row
+    )
     moved = _moved(facts, inputs, stored, device) + _read_again(facts, formed.group, inputs, device)
     return Load(moved, instructions, special, share(facts, formed.group, device))
 
 
 def _read_again(facts: Facts, group: Group, inputs: Mapping[int, int], device: Device) -> float:
-    """Bytes that later stages read once more because a row is too long to be kept; from the cache while it fits there."""
+    """Bytes that later stages read once more because a row is too long to be kept; from the cache while it
+    fits there.
+    """
     stages = group.stages[0]
     if len(stages) < 2:
         return 0.0
@@ -136,7 +145,9 @@ def _read_again(facts: Facts, group: Group, inputs: Mapping[int, int], device: D
 def stage_reads(facts: Facts, group: Group, stage: Stage) -> set[int]:
     """Ids of memory values that one stage's own loop reads."""
     members = set(group.members)
-    stack = [facts.nodes[r.node].inputs[0] for r in stage.reducers] + [facts.nodes[s.node] for s in stage.stores if not s.per_row]
+    stack = [facts.nodes[r.node].inputs[0] for r in stage.reducers] + [
+        facts.nodes[s.node] for s in stage.stores if not s.per_row
+    ]
     seen: set[int] = set()
     found: set[int] = set()
     while stack:
@@ -160,7 +171,9 @@ def _access(facts: Facts, node_id: int, index: Index, extents: Extents) -> float
 
 
 def share(facts: Facts, group: Group, device: Device) -> float:
-    """The part of the device's bandwidth that a group can draw: rows of several stages are one block's (thread's) each."""
+    """The part of the device's bandwidth that a group can draw: rows of several stages are one block's
+    (thread's) each.
+    """
     if group.library is not None or len(group.stages[0]) < 2:
         return 1.0
     space = group.space
@@ -179,7 +192,7 @@ def estimate(
 
     memory/issue/special are shares of the predicted time (launch apart) that each resource alone would take.
     """
-    facts = Facts(graph, sizes)
+    facts = _facts(graph, tuple(sorted(sizes.items())))
     if group.library is not None:
         moved = sum(facts.nbytes(k) for k in (*group.inputs, group.library))
         return {"bytes": moved, "us": Load(moved).time_us(device)}
@@ -200,6 +213,12 @@ def estimate(
     if device.kind == "cuda" and threads:
         out["occupancy"] = device.occupancy(int(needs), threads) / device.threads
     return out
+
+
+@lru_cache(maxsize=4)
+def _facts(graph: Graph, sizes: tuple[tuple[str, int], ...]) -> Facts:
+    """Facts shared by the estimates of all kernels of a plan."""
+    return Facts(graph, dict(sizes))
 
 
 def _read_bytes(facts: Facts, cores: Iterable[int], source: int) -> int:

@@ -1,7 +1,8 @@
 """Equal nodes become one; nodes that nothing needs go.
 
-In, out: a graph. A builder shares equal nodes as they are made, so copying a graph through one is the whole pass: it finds
-what earlier passes made equal. Nothing is commuted: a + b and b + a may differ in the payload of a NaN.
+In, out: a graph. A builder shares equal nodes as they are made, so copying a graph through one is the whole
+pass: it finds what earlier passes made equal. Nothing is commuted: a + b and b + a may differ in the payload
+of a NaN.
 before: t1 = exp(x); t2 = exp(x); t1 + t2    after: t1 = exp(x); t1 + t1
 """
 

@@ -53,13 +53,17 @@ def _operand(
     numbers = {"saves_bytes": read.nbytes}
     if partition.of[a] == partition.of[b]:
         seen = exact.get((a, b))
-        return Decision("vertical", a, b, "fused", _why_fused(facts, read), {**numbers, **(seen.numbers if seen else {})})
+        return Decision(
+            "vertical", a, b, "fused", _why_fused(facts, read), {**numbers, **(seen.numbers if seen else {})}
+        )
     library = any(isinstance(facts.nodes[k].attrs, OpaqueAttrs) for k in (a, b))
     found = exact.get((a, b)) or last.get(_pair(partition, a, b))
     if found is None or not found.reason:
         found = last.get(_pair(partition, a, b))
     reason = "library" if library else (found.reason if found and found.reason else "budget")
-    return Decision("library" if library else "vertical", a, b, "apart", reason, {**numbers, **(found.numbers if found else {})})
+    return Decision(
+        "library" if library else "vertical", a, b, "apart", reason, {**numbers, **(found.numbers if found else {})}
+    )
 
 
 def _why_fused(facts: Facts, read: Read) -> str:

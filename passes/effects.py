@@ -1,11 +1,12 @@
 """The order in which groups run, and which of them may write straight into an argument.
 
-In: the units of a plan, then their groups with every group's walk. Out: an execution order (readers of an argument's old value before the group
-that overwrites it, where no cycle forbids that), and `Group.in_place`.
+In: the units of a plan, then their groups with every group's walk. Out: an execution order (readers of an
+argument's old value before the group that overwrites it, where no cycle forbids that), and `Group.in_place`.
 
-A store into an argument is in place only if every read of its old value is in an earlier group, or in the same group at the
-very index that is stored: then the thread that overwrites an element is the only one that needed it. Everything else is
-stored apart and copied back at the end. (Arguments that overlap at a call take that road too; the runtime sees that.)
+A store into an argument is in place only if every read of its old value is in an earlier group, or in the
+same group at the very index that is stored: then the thread that overwrites an element is the only one that
+needed it. Everything else is stored apart and copied back at the end. (Arguments that overlap at a call take
+that road too; the runtime sees that.)
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from fuser.graph import InputAttrs
 from fuser.group import Group
+from fuser.passes.cost import stage_reads
 from fuser.passes.facts import Facts
 from fuser.passes.repair import Unit
 from fuser.passes.walk import Walk
@@ -84,16 +85,17 @@ def in_place(facts: Facts, groups: Sequence[Group], walks: Sequence[Walk]) -> li
     return [replace(g, in_place=tuple(direct[k])) if k in direct else g for k, g in enumerate(groups)]
 
 
-def _safe(
-    facts: Facts, argument: int, node_id: int, home: int, groups: Sequence[Group], walks: Sequence[Walk]
-) -> bool:
+def _safe(facts: Facts, argument: int, node_id: int, home: int, groups: Sequence[Group], walks: Sequence[Walk]) -> bool:
     node, target = facts.nodes[node_id], facts.graph.arguments[argument]
-    if node.storage != target.dtype or node.shape != target.shape or isinstance(node.attrs, InputAttrs):
-        return False
+    if node.storage != target.dtype or node.shape != target.shape or node in facts.graph.outputs:
+        return False  # a value that is also returned has an array of its own
     source = facts.graph.inputs.get(argument)
     if source is None:
         return True
     if any(source.id in g.inputs for g in groups[home + 1 :]):
         return False
-    store = next(s for s in groups[home].stores if s.node == node_id)
+    group = groups[home]
+    stage, store = next((k, s) for k, stage in enumerate(group.stages[0]) for s in stage.stores if s.node == node_id)
+    if any(source.id in stage_reads(facts, group, later) for later in group.stages[0][stage + 1 :]):
+        return False
     return all(index == store.index for index in walks[home].memory.get(source.id, ()))

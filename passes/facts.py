@@ -187,4 +187,3 @@ def is_elementwise(node: Node) -> bool:
 def base_of(node: Node) -> Node:
     """The reduction behind an `item`, any other node itself."""
     return node.inputs[0] if isinstance(node.attrs, ItemAttrs) else node
-

@@ -1,7 +1,7 @@
 """Views of views become one view; views move into the pieces and iotas they look at.
 
-In, out: a graph. A view is an index map, so composition is substitution; with the extents of the axes known, a transpose of
-a transpose and a reshape of a reshape become the identity and vanish.
+In, out: a graph. A view is an index map, so composition is substitution; with the extents of the axes known,
+a transpose of a transpose and a reshape of a reshape become the identity and vanish.
 before: view(view(x, ($1, $0)), ($1, $0))    after: x
 """
 
@@ -98,16 +98,17 @@ class _Folding(LocalRewriter):
         return None
 
     def _pieces(self, node: Node, pieces: tuple[Piece, ...]) -> Node | None:
-        """Pieces look at what is behind plain views; empty ones and those behind a certain one go; a lone one is a view."""
+        """Pieces look at what is behind plain views; empty ones and those behind a certain one go; a lone
+        one is a view.
+        """
         inputs: list[Node] = []
         seen: list[Piece] = []
         for n, p in zip(node.inputs, pieces, strict=True):
-            if isinstance(n.attrs, ViewAttrs) and len(n.inputs) == 1:
-                n, p = n.inputs[0], Piece(p.domain, IndexMap(n.attrs.map.apply(p.map.exprs)))
-            p = _tidy_piece(p, n.shape, node.shape)
+            source, p = _behind(n, p)
+            p = _tidy_piece(p, source.shape, node.shape)
             if any(e.is_literal and int(e.value) < 0 for e in p.domain):
                 continue
-            inputs.append(n)
+            inputs.append(source)
             seen.append(p)
             if not p.domain:
                 break
@@ -116,6 +117,13 @@ class _Folding(LocalRewriter):
         if tuple(inputs) == node.inputs and tuple(seen) == pieces:
             return None
         return self.builder.make("piecewise", inputs, PieceAttrs(tuple(seen)), node.dtype, node.shape)
+
+
+def _behind(n: Node, p: Piece) -> tuple[Node, Piece]:
+    """What a piece looks at, through a plain view."""
+    if isinstance(n.attrs, ViewAttrs) and len(n.inputs) == 1:
+        return n.inputs[0], Piece(p.domain, IndexMap(n.attrs.map.apply(p.map.exprs)))
+    return n, p
 
 
 def _tidy_piece(p: Piece, source: Shape, result: Shape) -> Piece:

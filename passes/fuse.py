@@ -1,8 +1,8 @@
 """From a prepared graph to groups: which operators share a kernel, in which order kernels run, and why.
 
-In: a graph of rows only (see `pipeline`), the representative size of each dim, a device. Out: groups in execution order and
-the decisions behind them. Steps: facts, search, repairs, an order that lets arguments be updated in place where that is safe,
-names, decisions.
+In: a graph of rows only (see `pipeline`), the representative size of each dim, a device. Out: groups in
+execution order and the decisions behind them. Steps: facts, search, repairs, an order that lets arguments be
+updated in place where that is safe, names, decisions.
 """
 
 from __future__ import annotations
@@ -27,10 +27,12 @@ PATH_BUDGET = 2048  # clusters looked at when asking whether a merge would close
 class Options:
     """contiguous: positions of arguments known to be C-contiguous (others may need strides among the parameters).
 
-    path_budget: bound of one cycle question.
+    in_place: let groups store straight into updated arguments where that is safe (the runtime must then not copy back,
+    and must use a plan without it when arguments overlap). path_budget: bound of one cycle question.
     """
 
     contiguous: Collection[int] = ()
+    in_place: bool = False
     path_budget: int = PATH_BUDGET
 
 
@@ -49,7 +51,8 @@ def plan_groups(
     again.run()
     order = effects.execution_order(facts, kernels)
     groups = _name_all(facts, [kernels[k].formed.group for k in order])
-    groups = effects.in_place(facts, groups, [kernels[k].formed.walk for k in order])
+    if options.in_place:
+        groups = effects.in_place(facts, groups, [kernels[k].formed.walk for k in order])
     return tuple(groups), (*decisions.record(facts, partition, search.considered), *again.decisions)
 
 

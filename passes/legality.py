@@ -23,7 +23,9 @@ from fuser.passes.place import Placement, Spot, aligned_spot, full_shape, known_
 from fuser.passes.walk import TooMany, Walk, Walker
 from fuser.ranges import Extents
 
-WALK_BUDGET = 4096  # evaluations beyond four a member: deeper stencil pyramids are recomputed too often to be one kernel
+WALK_BUDGET = (
+    4096  # evaluations beyond four a member: deeper stencil pyramids are recomputed too often to be one kernel
+)
 
 
 @dataclass(frozen=True)
@@ -76,9 +78,7 @@ def examine(facts: Facts, cores: Set[int], stored: Set[int]) -> Formed | Refusal
 
 def needed_outside(facts: Facts, cores: Set[int]) -> frozenset[int]:
     """Members that must be stored: results of the program, and what a core outside reads."""
-    return frozenset(
-        m for m in cores if m in facts.anchored or any(r not in cores for r in facts.readers.get(m, ()))
-    )
+    return frozenset(m for m in cores if m in facts.anchored or any(r not in cores for r in facts.readers.get(m, ())))
 
 
 class _Former:
@@ -183,7 +183,9 @@ class _Former:
         stages = tuple(Stage(tuple(rounds[k][0]), tuple(rounds[k][1])) for k in sorted(rounds))
         scan = self.scans[0].id if self.scans else None
         inputs = tuple(sorted(placement.walk.memory))
-        return Formed(Group("", tuple(used), inputs, (space,), (stages,), scan=scan), placement.walk, placement.walker.extents)
+        return Formed(
+            Group("", tuple(used), inputs, (space,), (stages,), scan=scan), placement.walk, placement.walker.extents
+        )
 
 
 def _library(facts: Facts, opaque: int) -> Formed:

@@ -1,7 +1,8 @@
 """From a front end's graph to the graph that is planned: one visible list of passes.
 
-In: a graph with composites, half arithmetic, views of views. Out: the same program in which only inputs, scalars, iotas,
-views, pieces, reductions and their items, scans, casts, roundings, library calls and scalar rows are left.
+In: a graph with composites, half arithmetic, views of views. Out: the same program in which only inputs,
+scalars, iotas, views, pieces, reductions and their items, scans, casts, roundings, library calls and scalar
+rows are left.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from fuser.passes.simplify import Simplify
 from fuser.passes.widen import Rounding, Widen
 from fuser.settings import settings
 
-# The order: composites first, because what they are made of may be half arithmetic, views, or casts. Widening next, so that
-# every later pass sees roundings as nodes and cannot remove one. Simplify before fold: a cast between two views goes, and
-# the views meet. Sharing after both, when equal values look equal; simplify again finds `where` on what became literal.
-# Results last: the copies it adds are identity views, which fold would remove.
+# The order: composites first, because what they are made of may be half arithmetic, views, or casts. Widening
+# next, so that every later pass sees roundings as nodes and cannot remove one. Simplify before fold: a cast
+# between two views goes, and the views meet. Sharing after both, when equal values look equal; simplify again
+# finds `where` on what became literal. Results last: the copies it adds are identity views, which fold would
+# remove.
 PIPELINE: tuple[Pass, ...] = (
     Lower(),
     Widen(),

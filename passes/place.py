@@ -159,7 +159,9 @@ def spread(outer: Shape, index: Index, inner: Shape) -> Index:
 
 
 def known_spot(placement: Placement, node: Node) -> Spot | None:
-    """Where a node is computed already, or plainly belongs: a reduction's row, the group's own shape, a scan's operand."""
+    """Where a node is computed already, or plainly belongs: a reduction's row, the group's own shape, a
+    scan's operand.
+    """
     base = base_of(node)
     if is_reduction(base):
         return placement.spot(placement.result_index(base), node.shape)
@@ -245,9 +247,9 @@ def unify(own: Index, there: Index, fixed: Mapping[str, HostExpr]) -> dict[str, 
     """Bind the plain axis variables of `own` so that it equals `there`; None on a contradiction."""
     bound = dict(fixed)
     for mine, theirs in zip(own, there, strict=True):
-        if mine.op == "sym" and mine.value.startswith("$"):
-            if bound.setdefault(mine.value, theirs) != theirs:
-                return None
+        plain = mine.op == "sym" and mine.value.startswith("$")
+        if plain and bound.setdefault(mine.value, theirs) != theirs:
+            return None
     return bound
 
 
@@ -271,7 +273,9 @@ def _filled(placement: Placement, node: Node, binding: Mapping[str, HostExpr]) -
 
 
 def _by_shape(placement: Placement, node: Node, found: _Alignment) -> Iterator[Index]:
-    """One value a row, or the index of a placed array of as many elements, reshaped if need be; shared data's shapes first."""
+    """One value a row, or the index of a placed array of as many elements, reshaped if need be; shared
+    data's shapes first.
+    """
     if found.misaligned and any(is_reduction(placement.facts.nodes[k]) for k in found.own.inside):
         return
     space = placement.space

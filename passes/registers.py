@@ -1,10 +1,11 @@
 """How many registers a kernel will need, before it is compiled.
 
-In: the cores of a group. Out: values alive at once in the emission order that code generation keeps to (depth first from
-the stores, one vector lane at a time), and an estimate of registers a thread. A value of 8 bytes takes two.
+In: the cores of a group. Out: values alive at once in the emission order that code generation keeps to (depth
+first from the stores, one vector lane at a time), and an estimate of registers a thread. A value of 8 bytes
+takes two.
 
-registers = loads in flight + peak of live values + rows kept + OVERHEAD. On 72 random expression graphs against ptxas the
-prototype of this formula had a median error of 6%.
+registers = loads in flight + peak of live values + rows kept + OVERHEAD. On 72 random expression graphs
+against ptxas the prototype of this formula had a median error of 6%.
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ def peak(facts: Facts, cores: Set[int], stored: Iterable[int]) -> int:
 
 
 def estimate(facts: Facts, live: int, inputs: Iterable[int], kept: int = 0, lanes: int = 1) -> int:
-    """Registers a thread: `live` values of one lane, loads of `lanes` lanes in flight, `kept` registers of resident rows."""
+    """Registers a thread: `live` values of one lane, loads of `lanes` lanes in flight, `kept` registers of
+    resident rows.
+    """
     loads = 0
     for k in inputs:
         if facts.nodes[k].shape:

@@ -1,8 +1,9 @@
 """After the search: values that are cheaper to compute again than to store and read back.
 
-In: the merged partition. Out: `Unit`s, one a kernel, whose cores may overlap: a stored value all of whose readers take a
-copy of the few operators behind it is stored no longer. Fusion alone cannot do this, because a core has one home. Typical: exp(x)
-divided by its own full sum: two kernels that both read x move 3 arrays, one that stores exp(x) and one that reads it 4.
+In: the merged partition. Out: `Unit`s, one a kernel, whose cores may overlap: a stored value all of whose
+readers take a copy of the few operators behind it is stored no longer. Fusion alone cannot do this, because a
+core has one home. Typical: exp(x) divided by its own full sum: two kernels that both read x move 3 arrays,
+one that stores exp(x) and one that reads it 4.
 """
 
 from __future__ import annotations
@@ -64,11 +65,33 @@ class Recompute:
 
     def run(self) -> None:
         homes = {v: u for u in self.units.values() for v in u.stored}
-        temporaries = [v for v in homes if v not in self.facts.anchored and not is_reduction(base_of(self.facts.nodes[v]))]
+        temporaries = [
+            v for v in homes if v not in self.facts.anchored and not is_reduction(base_of(self.facts.nodes[v]))
+        ]
         for v in sorted(temporaries, key=lambda k: (-self.facts.nbytes(k), self.facts.digests[k])):
             home = homes[v]
             if home.id in self.units and home.kind == "fused" and self.left > 0:
-                self._try(v, home)
+                self._try(v, self.units[home.id])
+        if self.decisions:
+            self._drop_unread()
+
+    def _drop_unread(self) -> None:
+        """Store nothing that the copies made needless; a kernel that stores nothing goes."""
+        while True:
+            read = {k for u in self.units.values() for k in u.inputs} | self.facts.anchored
+            idle = [u for u in self.units.values() if u.kind == "fused" and not u.stored <= read]
+            if not idle:
+                return
+            for u in idle:
+                smaller = self._storing(u, u.stored & read)
+                assert smaller is not None, "fewer stores cannot make a group illegal"
+                self._put(smaller)
+
+    def _put(self, u: Unit) -> None:
+        if u.stored:
+            self.units[u.id] = u
+        else:
+            del self.units[u.id]
 
     def _try(self, value: int, home: Unit) -> None:
         readers = [u for u in self.units.values() if value in u.inputs]
@@ -85,13 +108,12 @@ class Recompute:
         after = lighter.time + sum(c.time for c in copies if c)
         if after >= before:
             return
-        self._accept(value, lighter, [c for c in copies if c], {"us_stored": round(before, 2), "us_again": round(after, 2)})
+        self._accept(
+            value, lighter, [c for c in copies if c], {"us_stored": round(before, 2), "us_again": round(after, 2)}
+        )
 
     def _accept(self, value: int, lighter: Unit, copies: list[Unit], numbers: dict[str, float | int | str]) -> None:
-        if lighter.stored:
-            self.units[lighter.id] = lighter
-        else:
-            del self.units[lighter.id]
+        self._put(lighter)
         for c in copies:
             self.units[c.id] = c
             reader = min(k for k in self.facts.readers[value] if k in c.cores)
@@ -122,8 +144,11 @@ class Recompute:
         return spent < saved
 
     def _without(self, home: Unit, value: int, leaves: Mapping[int, int]) -> Unit | None:
-        """The home without the value, storing the reductions that the copies need, and without what is now idle."""
-        stored = (home.stored - {value}) | {k for k in leaves if k in home.cores}
+        """The home without the value, storing the reductions that the copies need."""
+        return self._storing(home, (home.stored - {value}) | {k for k in leaves if k in home.cores})
+
+    def _storing(self, home: Unit, stored: set[int]) -> Unit | None:
+        """A unit that stores just these values, without what is then idle."""
         needed: set[int] = set()
         stack = list(stored)
         while stack:

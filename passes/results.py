@@ -1,7 +1,8 @@
 """Results get memory of their own where an argument's memory would not do.
 
-In, out: a graph. A result that is an unchanged argument is handed back as it is, unless the program overwrites that argument:
-then the old value is copied first. Writing an argument's own value back into it is no effect.
+In, out: a graph. A result that is an unchanged argument is handed back as it is, unless the program
+overwrites that argument: then the old value is copied first. Writing an argument's own value back into it is
+no effect.
 before: x[...] = y; y[...] = x    after: both old values are copied (an identity view, which is a kernel's work)
 """
 
@@ -44,5 +45,3 @@ class _Copying(Rewriter):
         if node not in self.overwritten:
             return new
         return self.builder.make("view", (new,), ViewAttrs(identity(node.rank)), node.dtype, node.shape)
-
-

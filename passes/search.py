@@ -1,10 +1,10 @@
 """The search: from one operator a kernel, take the merge that saves most bytes, again and again.
 
 In: a partition. Out: the same partition, merged; and why each pair of clusters that was looked at stayed apart.
-A candidate is a producer and its consumer, or two readers of the same data. Candidates wait in a priority queue keyed by
-bytes saved, then by structural hash, so the result does not depend on the order in which nodes were made. An entry is
-scored again when it comes out and its clusters have changed; each operand and each pair of neighbours in a list of readers
-enters once, so the work is near-linear in the size of the graph.
+A candidate is a producer and its consumer, or two readers of the same data. Candidates wait in a priority
+queue keyed by bytes saved, then by structural hash, so the result does not depend on the order in which nodes
+were made. An entry is scored again when it comes out and its clusters have changed; each operand and each
+pair of neighbours in a list of readers enters once, so the work is near-linear in the size of the graph.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Literal
 
 from fuser.device import Device
 from fuser.hostexpr import HostExpr
 from fuser.passes import cost, registers
 from fuser.passes.clusters import Cluster, Partition
-from fuser.passes.facts import Facts, is_reduction
+from fuser.passes.facts import is_reduction
 from fuser.passes.legality import Formed, Refusal, examine
 from fuser.passes.place import split_axes
-from fuser.shapes import numel
 
 MEMBER_LIMIT = 512  # operators a kernel: compile time grows with it, and past a few hundred nothing is left to save
 RETRIES = 6  # times a pair that was refused for its surroundings is looked at again
@@ -90,7 +90,7 @@ class Search:
                 kinds.setdefault(self._space_kind(k), []).append(k)
             chains = [*kinds.values(), [members[0] for _, members in sorted(kinds.items(), key=lambda i: str(i[0]))]]
             for chain in chains:
-                for a, b in zip(chain, chain[1:], strict=False):
+                for a, b in pairwise(chain):
                     yield a, b, "sibling"
 
     def _space_kind(self, core: int) -> object:
@@ -119,7 +119,10 @@ class Search:
         a, b = self.partition.cluster(c.a), self.partition.cluster(c.b)
         if a is b:
             return
-        key, versions = (min(a.id, b.id), max(a.id, b.id)), (a.version, b.version) if a.id < b.id else (b.version, a.version)
+        key, versions = (
+            (min(a.id, b.id), max(a.id, b.id)),
+            (a.version, b.version) if a.id < b.id else (b.version, a.version),
+        )
         if self.settled.get(key) == versions:
             return
         if c.versions != (a.version, b.version):
@@ -173,14 +176,18 @@ class Search:
         after_us = together.time_us(self.device)
         numbers |= {"us_apart": round(before_us, 2), "us_together": round(after_us, 2)}
         if after_us > before_us:
-            reason = "barrier" if together.share < 1 and self.device.kind == "cuda" or together.share < 1 else "cost"
+            reason = "barrier" if (together.share < 1 and self.device.kind == "cuda") or together.share < 1 else "cost"
             return Refusal(reason, numbers=numbers)
         return _Merge(after, before, numbers, live, formed=formed, time=after_us)
 
     def _limits(self, a: Cluster, b: Cluster) -> Refusal | None:
         if "library" in (a.kind, b.kind):
             return Refusal("library")
-        if b.kind != "scan" and a.kind == "scan" or a.kind == b.kind == "scan" or (b.kind == "scan" and a.plain is None):
+        if (
+            (b.kind != "scan" and a.kind == "scan")
+            or a.kind == b.kind == "scan"
+            or (b.kind == "scan" and a.plain is None)
+        ):
             return Refusal("scan")
         if len(a.cores) + len(b.cores) > MEMBER_LIMIT:
             return Refusal("length", numbers={"operators": len(a.cores) + len(b.cores), "limit": MEMBER_LIMIT})
@@ -194,7 +201,9 @@ class Search:
         inputs = a.inputs.keys() | b.inputs.keys()
         inputs = {k for k in inputs if self.partition.of.get(k) not in (a.id, b.id)}
         strides = sum(self.facts.nodes[k].rank for k in inputs if k in self.strided)
-        outputs = len(self.partition.stored(a.cores, self.partition.flows(a, b), b)) + len(self.partition.stored(b.cores))
+        outputs = len(self.partition.stored(a.cores, self.partition.flows(a, b), b)) + len(
+            self.partition.stored(b.cores)
+        )
         return FIXED_PARAMETERS + PARAMETER * (len(inputs) + outputs + strides + len(a.scalars | b.scalars))
 
     def _live(self, a: Cluster, b: Cluster, flows: list[int], stored: set[int]) -> int:
@@ -216,7 +225,7 @@ class Search:
 
     def _inputs(self, a: Cluster, b: Cluster, flows: list[int]) -> dict[int, int]:
         gone = set(flows)
-        inputs = {v: size for v, size in a.inputs.items()}
+        inputs = dict(a.inputs)
         for v, size in b.inputs.items():
             if v not in gone:
                 inputs[v] = max(size, inputs.get(v, 0))
@@ -254,11 +263,3 @@ class _Merge:
     plain: tuple[int | HostExpr, ...] | None = None
     formed: Formed | None = None
     time: float | None = None
-
-
-def product(shape: tuple[int | HostExpr, ...]) -> HostExpr | int:
-    """Number of elements of a shape."""
-    return numel(shape)
-
-
-__all__ = ["Considered", "Facts", "Search"]

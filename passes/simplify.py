@@ -1,8 +1,8 @@
 """Algebra that is exact for every value, NaN and -0.0 included, and nothing else.
 
-In, out: a graph. Integers lose additions of 0 and multiplications by 1; casts that change nothing go, as do roundings of
-what is rounded already; `where` on a literal takes its side. Floats are never touched: x + 0.0 turns -0.0 into 0.0 and
-x * 0.0 may be NaN.
+In, out: a graph. Integers lose additions of 0 and multiplications by 1; casts that change nothing go, as do
+roundings of what is rounded already; `where` on a literal takes its side. Floats are never touched: x + 0.0
+turns -0.0 into 0.0 and x * 0.0 may be NaN.
 before: cast(cast(x: i8, i32), i64)    after: cast(x: i8, i64)
 """
 

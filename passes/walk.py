@@ -20,7 +20,7 @@ from fuser.ranges import Extents, simplify_index
 Root = tuple[Node, Index]
 
 
-class TooMany(Exception):  # noqa: N818 - a bound met, not an error
+class TooMany(Exception):
     """A value would be computed at more places than the budget allows."""
 
 

@@ -2,8 +2,9 @@
 
 In: a graph of rows with half values anywhere. Out: half types only on inputs, on casts to half at results, effects and
 operands of library calls, and beside `round` nodes; everything between is f32. With rounding="graph" a value is rounded
-where the user cast it, where it leaves the program, and before an operator that jumps (comparisons, floor, argmax): never
-by where a kernel happens to end. With rounding="each-op" every operator rounds, which gives NumPy's bits.
+where the user cast it, where it leaves the program, and before an operator that jumps (comparisons, floor,
+argmax): never by where a kernel happens to end. With rounding="each-op" every operator rounds, which gives
+NumPy's bits.
 before: add(x: bf16, y: bf16)    after: cast(add(cast(x, f32), cast(y, f32)), bf16)
 """
 

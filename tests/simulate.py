@@ -12,9 +12,10 @@ import numpy as np
 
 import fuser
 from fuser import shapes, trees
-from fuser.compiled import Compiled, _finished
+from fuser.compiled import Compiled
 from fuser.graph import Graph, InputAttrs, Node
 from fuser.hostexpr import HostExpr
+from fuser.results import finished
 from fuser.runtime import arrays, library
 
 
@@ -87,5 +88,5 @@ class Simulated:
             results[n] = given[n.attrs.position] if is_input else self._array(n, memory, env)
         for effect in graph.effects:
             given[effect.argument][...] = self._array(effect.node, memory, env)
-        values = [_finished(arrays.describe(results[n])) for n in graph.outputs]
+        values = [finished(arrays.describe(results[n])) for n in graph.outputs]
         return trees.rebuild(graph.output_tree, values, env)

@@ -9,11 +9,12 @@ axis ("runs"), so that every vector is contiguous; an element's lane does not de
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fuser.codegen.indices import IndexEmitter
 from fuser.codegen.loops import Operand
 from fuser.codegen.schedule.body import Body, StageBody
+from fuser.codegen.schedule.cpu_keep import SPARE, Keep, plan_keeps
 from fuser.codegen.schedule.cpu_state import Folds, Stack, levels_of, once, rows_of
 from fuser.codegen.schedule.cpu_sweep import Results, Sweep, Walk
 from fuser.codegen.schedule.frame import Frame
@@ -26,12 +27,17 @@ Visit = Callable[[IndexEmitter, Operand, Operand, "Operand | None"], None]  # (i
 
 @dataclass(frozen=True)
 class Rows:
-    """Writes stages of single rows. `orders` gives the reduction order for an operand's bytes."""
+    """Writes stages of single rows. `orders` gives the reduction order for an operand's bytes.
+
+    keeps, arrays: what stages save for later ones (none where a stage is a kernel of its own).
+    """
 
     graph: Graph
     frame: Frame
     body: Body
     orders: Callable[[int], Order]
+    keeps: tuple[Keep, ...] = ()
+    arrays: tuple[str, ...] = ()
 
     @property
     def walk(self) -> Walk:
@@ -45,6 +51,19 @@ class Rows:
     @property
     def variables(self) -> tuple[str, ...]:
         return tuple(a.name for a in self.body.reduced)
+
+    def keeping(self, capacity: int) -> Rows:
+        """These rows with arrays for values that later stages need again."""
+        keeps = plan_keeps(self.body, capacity)
+        dtypes = {n: s.loop.steps[k].dtype for s, keep in zip(self.body.stages, keeps) for k, n in keep.saves.items()}
+        size = capacity + SPARE
+        arrays = [self.frame.builder.alloc("kept", dtypes[n], size, "register") for n in sorted(dtypes)]
+        return replace(self, keeps=keeps, arrays=tuple(arrays))
+
+    def sweep(self, stage: StageBody) -> Sweep:
+        """The stage's loop program, with what it keeps."""
+        keep = self.keeps[self.body.stages.index(stage)] if self.keeps else Keep()
+        return Sweep(self.frame, stage.loop, keep=keep, arrays=self.arrays)
 
     # -- stages ------------------------------------------------------------------------------------
     def stage(self, stage: StageBody, row: IndexEmitter, results: Results) -> dict[tuple[int, int], Operand]:
@@ -69,7 +88,7 @@ class Rows:
 
     def elements(self, stage: StageBody, row: IndexEmitter, results: Results) -> None:
         """Stores along the row, in no particular order: vector loops over runs."""
-        sweep = Sweep(self.frame, stage.loop)
+        sweep = self.sweep(stage)
         sweep.hoist(row, results, self.variables)
         outer, walk = self.body.reduced[:-1], self.walk
         if not self.body.reduced:
@@ -79,16 +98,18 @@ class Rows:
         for a in outer:
             runs = runs * a.extent
 
-        def run(at: IndexEmitter) -> None:
+        def run(at: IndexEmitter, q: Operand) -> None:
+            base = walk.op("multiply", q, self.inner)
             with walk.loop("i", 0, walk.operand(self.inner), kind="vector") as i:
                 place = at.bound(**{self.variables[-1]: i})
-                sweep.store(stage.stores, place, sweep.element(place, results))
+                values = sweep.element_of_row(place, results, walk.op("add", base, i))
+                sweep.store(stage.stores, place, values)
 
         if not outer:
-            run(row)
+            run(row, walk.operand(0))
             return
         with walk.loop("run", 0, walk.operand(runs)) as q:
-            run(walk.place(row, outer, q))
+            run(walk.place(row, outer, q), q)
 
     # -- shares ------------------------------------------------------------------------------------
     def shares(
@@ -97,7 +118,7 @@ class Rows:
         """State arrays of one place with the combined shares `first` to `first + count` (a power of two)."""
         order, walk = self.order_of(stage), self.walk
         lanes = Folds(walk, rows_of(self.graph, stage.reduces), stage.reduces, order.lanes)
-        sweep = Sweep(self.frame, stage.loop)
+        sweep = self.sweep(stage)
         sweep.hoist(row, results, self.variables)
         if order.segments == 1:
             return self._share(lanes, sweep, stage, row, results, walk.operand(0), walk.operand(self.body.length))
@@ -127,7 +148,7 @@ class Rows:
 
         def visit(at: IndexEmitter, i: Operand, lane: Operand, guard: Operand | None) -> None:
             sweep.guard = guard
-            values = sweep.element(at, results)
+            values = sweep.element_of_row(at, results, i)
             lanes.absorb(lane, values, i, guard)
             sweep.store(stage.stores, at, values)
             sweep.guard = None

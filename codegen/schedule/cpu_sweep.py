@@ -16,6 +16,7 @@ from fuser.codegen.indices import IndexEmitter, Ranges
 from fuser.codegen.loops import LoopKind, Operand, Var
 from fuser.codegen.schedule.axes import Axis, count, split
 from fuser.codegen.schedule.body import StoreSite
+from fuser.codegen.schedule.cpu_keep import Keep
 from fuser.codegen.schedule.frame import Frame
 from fuser.dtypes import BOOL, I64
 from fuser.hostexpr import HostExpr, lit, sym
@@ -29,6 +30,7 @@ class Sweep:
     """A program written at one element after another. `guard`: the mask of the round being written, if it has one.
 
     `staged`: fetches whose elements were copied to a register array: step -> (array, its index).
+    `keep`, `arrays`: values saved for later stages of a row, or saved by earlier ones.
     """
 
     frame: Frame
@@ -36,15 +38,28 @@ class Sweep:
     guard: Operand | None = None
     known: Values = field(default_factory=dict)
     staged: dict[int, tuple[str, Callable[[IndexEmitter], Operand]]] = field(default_factory=dict)
+    keep: Keep = Keep()
+    arrays: Sequence[str] = ()
 
     def hoist(self, indices: IndexEmitter, results: Results, variables: Sequence[str]) -> None:
         """Write every step that depends on none of the variables, here, before their loops."""
         moving = self.program.dependent(frozenset(variables))
-        self.known = self._lane().run(indices, results, self.known, [not m for m in moving])
+        needed = self.keep.needed or [True] * len(moving)
+        here = [n and not m for n, m in zip(needed, moving, strict=True)]
+        self.known = self._lane().run(indices, results, self.known, here)
 
     def element(self, indices: IndexEmitter, results: Results, only: Sequence[bool] | None = None) -> Values:
         """The steps (those marked in `only`) at the element that `indices` binds."""
         return self._lane().run(indices.bound(), results, self.known, only)
+
+    def element_of_row(self, indices: IndexEmitter, results: Results, i: Operand) -> Values:
+        """All steps at the `i`-th element of the row, with kept values loaded and saved."""
+        b = self.frame.builder
+        loaded = {step: b.load(self.arrays[array], i) for step, array in self.keep.loads.items()}
+        values = self._lane().run(indices.bound(), results, {**self.known, **loaded}, self.keep.needed)
+        for step, array in self.keep.saves.items():
+            b.store(self.arrays[array], i, values[step], self.guard)
+        return values
 
     def store(self, sites: Sequence[StoreSite], indices: IndexEmitter, values: Values) -> None:
         for site in sites:

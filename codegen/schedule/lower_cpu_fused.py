@@ -20,8 +20,9 @@ def lower_rows(parts: CpuParts) -> Kernel:
     def write(frame: Frame, it: Operand) -> None:
         at = parts.at_row(frame, it)
         results: Results = {}
+        rows = parts.rows(frame).keeping(parts.schedule.capacity)
         for stage in parts.body.stages:
-            results = parts.rows(frame).stage(stage, at, results)
+            results = rows.stage(stage, at, results)
 
     return parts.kernel(parts.body.rows, parts.schedule.grain, write)
 

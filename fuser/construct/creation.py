@@ -124,12 +124,16 @@ def _range_number(b: Builder, value: Any) -> Any:
 
 def _range_length(b: Builder, start: Any, stop: Any, step: Any) -> Dim:
     if not any(isinstance(v, HostExpr) for v in (start, stop, step)):
-        return max(int(math.ceil((stop - start) / step)), 0)
+        return max(_ceiling((stop - start) / step), 0)
     stride = static_int(b, step, "arange's step")
     gap = stop - start if stride > 0 else start - stop
     if not assume(b, gap, ">=", 0):
         return 0
     return as_dim(call("//", wrap(gap) + (abs(stride) - 1), abs(stride)))
+
+
+def _ceiling(x: float) -> int:
+    return math.ceil(x)
 
 
 def _range_fill(start: Any, step: Any, dtype: DType) -> tuple[Any, Any]:

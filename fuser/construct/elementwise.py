@@ -117,7 +117,8 @@ def as_node(b: Builder, value: Value, dtype: DType | None = None) -> Node:
     if is_host(value):
         return b.scalar(*_host_scalar(b, wrap(value), dtype))  # type: ignore[arg-type]
     strong = operand_of(b, value)
-    assert isinstance(value, np.generic) and isinstance(strong, DType)
+    assert isinstance(value, np.generic)
+    assert isinstance(strong, DType)
     literal = b.scalar(lit(value.item() if not isinstance(value.item(), np.generic) else float(value)), strong)
     return literal if dtype is None else cast(b, literal, dtype)
 

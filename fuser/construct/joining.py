@@ -7,6 +7,7 @@ made: a reader evaluates the piece that its index falls in.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from fuser.construct import elementwise as ew
@@ -144,7 +145,7 @@ def split(b: Builder, x: Node, sections: Any, axis: object = 0, even: bool = Tru
             fail(b, ArgumentError, "the number of sections must be larger than 0", "split")
         cuts = _even_cuts(b, x, n, count, even)
     before = (slice(None),) * along
-    return tuple(indexing.getitem(b, x, (*before, slice(lo, hi))) for lo, hi in zip(cuts[:-1], cuts[1:], strict=True))
+    return tuple(indexing.getitem(b, x, (*before, slice(lo, hi))) for lo, hi in pairwise(cuts))
 
 
 def _even_cuts(b: Builder, x: Node, n: Dim, count: int, even: bool) -> list[Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Union
+from typing import Any
 
 import numpy as np
 
@@ -57,11 +57,11 @@ class Mask:
     mask: Node
 
 
-Entry = Union[Range, Point, Gather, NewAxis, Mask]
+Entry = Range | Point | Gather | NewAxis | Mask
 
 
 def parse(b: Builder, x: Node, key: Any) -> tuple[Entry, ...]:
-    """The key as entries in order, source axes all covered; IndexingError with NumPy's meaning where it does not fit."""
+    """The key as entries in order, every source axis covered; IndexingError where it does not fit."""
     items = list(key) if isinstance(key, tuple) else [key]
     items = [_array_item(b, i) for i in items]
     used = sum(_axes_used(i) for i in items)

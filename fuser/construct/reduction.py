@@ -166,7 +166,7 @@ def argmin(b: Builder, x: Value, axis: object = None, keepdims: bool = False) ->
 
 def count_nonzero(b: Builder, x: Value, axis: object = None, keepdims: bool = False) -> Node:
     """How many elements are not zero, as i64."""
-    return reduce(b, "count_nonzero", x, axis, keepdims)
+    return reduce(b, "sum", ew.cast(b, x, BOOL), axis, keepdims, dtype=I64)
 
 
 def ptp(b: Builder, x: Value, axis: object = None, keepdims: bool = False) -> Node:

@@ -85,15 +85,15 @@ def _relu(x: S) -> S:
     return x.op("maximum", 0.0)
 
 
-def _elu(x: S, alpha: Any) -> S:
+def _elu(x: S, alpha: float) -> S:
     return (x > 0.0).where(x, x.op("minimum", 0.0).op("expm1") * alpha)
 
 
-def _celu(x: S, alpha: Any) -> S:
+def _celu(x: S, alpha: float) -> S:
     return (x > 0.0).where(x, (x.op("minimum", 0.0) / alpha).op("expm1") * alpha)
 
 
-def _softplus(x: S, beta: Any, threshold: Any) -> S:
+def _softplus(x: S, beta: float, threshold: float) -> S:
     return (x * beta > threshold).where(x, (x * beta).op("softplus") / beta)
 
 
@@ -101,17 +101,17 @@ def _hardsigmoid(x: S) -> S:
     return (x + 3.0).op("clip", 0.0, 6.0) / 6.0
 
 
-def _softshrink(x: S, lambd: Any) -> S:
+def _softshrink(x: S, lambd: float) -> S:
     inside = x.ne(x).where(x, 0.0)
     return (x > lambd).where(x - lambd, (x < -lambd).where(x + lambd, inside))
 
 
-def _hardshrink(x: S, lambd: Any) -> S:
+def _hardshrink(x: S, lambd: float) -> S:
     return ((x >= -lambd) & (x <= lambd)).where(0.0, x)
 
 
-def _threshold(x: S, threshold: Any, value: Any) -> S:
-    return (x > threshold).where(x, value)
+def _threshold(x: S, threshold: float, value: float) -> S:
+    return (x <= threshold).where(value, x)
 
 
 # -- formulas in NumPy -----------------------------------------------------------------------------
@@ -120,7 +120,8 @@ def _erf(x: Any) -> Any:
 
 
 def _logistic(x: Any) -> Any:
-    return np.where(x >= 0, 1 / (1 + np.exp(-np.abs(x))), np.exp(-np.abs(x)) / (1 + np.exp(-np.abs(x)))) + 0 * x
+    small = np.exp(-np.abs(x))
+    return np.where(x >= 0, 1, small) / (1 + small)
 
 
 def _gelu_array(x: Any, approximate: str) -> Any:
@@ -133,16 +134,18 @@ ONE = (
     activation("relu", _relu, lambda x: np.where(x > 0, x, np.where(np.isnan(x), x, 0)), {}, torch="relu relu_"),
     activation("relu6", lambda x: x.op("clip", 0.0, 6.0), lambda x: np.minimum(np.maximum(x, 0), 6), {}, torch="relu6"),
     activation("leaky_relu", lambda x, negative_slope: (x >= 0.0).where(x, x * negative_slope),
-               lambda x, negative_slope: np.where(x >= 0, x, x * negative_slope), {"negative_slope": 0.01}, torch="leaky_relu"),
+               lambda x, negative_slope: np.where(x >= 0, x, x * negative_slope), {"negative_slope": 0.01},
+               torch="leaky_relu"),
     activation("elu", _elu, lambda x, alpha: np.where(x > 0, x, alpha * np.expm1(x)), {"alpha": 1.0}, torch="elu"),
-    activation("celu", _celu, lambda x, alpha: np.maximum(x, 0) + np.minimum(0, alpha * np.expm1(x / alpha)), {"alpha": 1.0},
-               torch="celu"),
+    activation("celu", _celu, lambda x, alpha: np.maximum(x, 0) + np.minimum(0, alpha * np.expm1(x / alpha)),
+               {"alpha": 1.0}, torch="celu"),
     activation("selu", lambda x: _elu(x, SELU_ALPHA) * SELU_SCALE,
                lambda x: SELU_SCALE * np.where(x > 0, x, SELU_ALPHA * np.expm1(x)), {}, torch="selu"),
     activation("gelu", _gelu, _gelu_array, {"approximate": "none"}, torch="gelu"),
     activation("quick_gelu", lambda x: x * _sigmoid(x * 1.702), lambda x: x * _logistic(1.702 * x), {}),
     activation("silu", _silu, lambda x: x * _logistic(x), {}, torch="silu", dsl="swish"),
-    activation("mish", lambda x: x * x.op("softplus").op("tanh"), lambda x: x * np.tanh(np.logaddexp(0, x)), {}, torch="mish"),
+    activation("mish", lambda x: x * x.op("softplus").op("tanh"), lambda x: x * np.tanh(np.logaddexp(0, x)), {},
+               torch="mish"),
     activation("softplus_beta", _softplus,
                lambda x, beta, threshold: np.where(x * beta > threshold, x, np.logaddexp(0, x * beta) / beta),
                {"beta": 1.0, "threshold": 20.0}),
@@ -152,14 +155,16 @@ ONE = (
     activation("tanhshrink", lambda x: x - x.op("tanh"), lambda x: x - np.tanh(x), {}, torch="tanhshrink"),
     activation("softshrink", _softshrink, lambda x, lambd: np.sign(x) * np.maximum(abs(x) - lambd, 0), {"lambd": 0.5},
                torch="softshrink"),
-    activation("hardshrink", _hardshrink, lambda x, lambd: np.where(abs(x) <= lambd, 0, x), {"lambd": 0.5}, torch="hardshrink"),
+    activation("hardshrink", _hardshrink, lambda x, lambd: np.where(abs(x) <= lambd, 0, x), {"lambd": 0.5},
+               torch="hardshrink"),
     activation("hardtanh", lambda x, min_val, max_val: x.op("clip", min_val, max_val),
-               lambda x, min_val, max_val: np.minimum(np.maximum(x, min_val), max_val), {"min_val": -1.0, "max_val": 1.0},
-               torch="hardtanh"),
-    activation("hardsigmoid", _hardsigmoid, lambda x: np.minimum(np.maximum(x / 6 + 0.5, 0), 1), {}, torch="hardsigmoid"),
+               lambda x, min_val, max_val: np.minimum(np.maximum(x, min_val), max_val),
+               {"min_val": -1.0, "max_val": 1.0}, torch="hardtanh"),
+    activation("hardsigmoid", _hardsigmoid, lambda x: np.minimum(np.maximum(x / 6 + 0.5, 0), 1), {},
+               torch="hardsigmoid"),
     activation("hardswish", lambda x: x * _hardsigmoid(x), lambda x: x * np.minimum(np.maximum(x / 6 + 0.5, 0), 1), {},
                torch="hardswish"),
-    activation("threshold", _threshold, lambda x, threshold, value: np.where(x > threshold, x, value),
+    activation("threshold", _threshold, lambda x, threshold, value: np.where(x <= threshold, value, x),
                {"threshold": 0.0, "value": 0.0}, torch="threshold"),
 )  # fmt: skip
 

@@ -26,8 +26,7 @@ Build = Callable[..., Any]
 
 def named(numpy: str = "", torch: str = "", scipy: str = "", dsl: str = "", methods: str = "", cupy: str = "") -> Names:
     """`Names` from space-separated words."""
-    columns = (numpy, cupy, torch, scipy, dsl, methods)
-    return Names(*(tuple(c.split()) for c in columns))
+    return Names(*(tuple(c.split()) for c in (numpy, cupy, torch, scipy, dsl, methods)))
 
 
 def function(name: str, build: Build, notes: str = "", **columns: str) -> Function:
@@ -37,13 +36,13 @@ def function(name: str, build: Build, notes: str = "", **columns: str) -> Functi
 
 def arrays(count: int, build: Build) -> Build:
     """The first `count` positional arguments (or their keywords) as nodes."""
-    names = [p for p in inspect.signature(build).parameters][1 : count + 1]
+    names = list(inspect.signature(build).parameters)[1 : count + 1]
     taken = set(inspect.signature(build).parameters)
 
     @wraps(build)
     def adapted(b: Builder, *args: Any, **kwargs: Any) -> Any:
         kept = {k: v for k, v in kwargs.items() if k in taken or k not in INERT}
-        given = [creation.array(b, a) if k < count else a for k, a in enumerate(args)]
+        given = [creation.array(b, a) if k < count and a is not None else a for k, a in enumerate(args)]
         for name in names:
             if kept.get(name) is not None:
                 kept[name] = creation.array(b, kept[name])

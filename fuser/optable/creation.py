@@ -86,7 +86,8 @@ ROWS = (
     function("triu", arrays(1, creation.triu), numpy="triu", torch="triu"),
     function("diag", arrays(1, creation.diag), numpy="diag", torch="diag"),
     function("vander", arrays(1, _vander), numpy="vander"),
-    function("array", inert(creation.array), numpy="array asarray asanyarray ascontiguousarray copy", torch="clone contiguous", dsl="asarray"),
+    function("array", inert(creation.array), numpy="array asarray asanyarray ascontiguousarray copy",
+             torch="clone contiguous", dsl="asarray"),
 )  # fmt: skip
 
 

@@ -170,12 +170,12 @@ def _mse(x: S, y: S) -> S:
     return d * d
 
 
-def _huber(x: S, y: S, delta: Any) -> S:
+def _huber(x: S, y: S, delta: float) -> S:
     d = (x - y).op("absolute")
     return (d <= delta).where(d * d * 0.5, (d - delta * 0.5) * delta)
 
 
-def _smooth_l1(x: S, y: S, beta: Any) -> S:
+def _smooth_l1(x: S, y: S, beta: float) -> S:
     d = (x - y).op("absolute")
     return (d < beta).where(d * d * 0.5 / beta, d - beta * 0.5)
 

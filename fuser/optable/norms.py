@@ -1,7 +1,7 @@
 """Normalisations: softmax and its kin, and layer, RMS, group and batch norms, as composites.
 
-In: nothing. Out: composite rows. Softmax, log_softmax and logsumexp lower to the reduction `max_sumexp` (one pass for both
-statistics); the norms centre in a second pass, as NumPy's var does. References are written in NumPy, in f64.
+In: nothing. Out: composite rows. Softmax, log_softmax and logsumexp lower to the reduction `max_sumexp` (one pass
+for both statistics); the norms centre in a second pass, as NumPy's var does. References are written in NumPy, in f64.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ def _f64(x: Any) -> Any:
 
 # -- softmax ---------------------------------------------------------------------------------------
 def _max_sumexp(b: Builder, x: Node, axes: tuple[int, ...]) -> tuple[Node, Node]:
-    """(max, sum of exp(x - max)) over axes, kept with length 1."""
+    """(max, sum of exp(x - max)) over axes, kept with length 1; under an infinite max the sum is NaN."""
     top = red.raw(b, "max_sumexp", x, axes)
-    return red.keep(b, top, axes), red.keep(b, red.item(b, top, 1), axes)
+    total = ew.node(b, "add", red.item(b, top, 1), ew.node(b, "subtract", top, top))
+    return red.keep(b, top, axes), red.keep(b, total, axes)
 
 
 def _softmax_build(name: str) -> Any:
@@ -104,11 +105,12 @@ def _logsumexp_array(x: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
 SOFTMAX = (
     Composite(name="softmax", arity=1, infer=_like_first, lower=_softmax, reference=_softmax_array,
               build=arrays(1, _softmax_build("softmax")), names=named(torch="softmax", scipy="softmax"),
-              notes="a row of -inf gives NaN"),
+              notes="a row whose maximum is infinite gives NaN"),
     Composite(name="log_softmax", arity=1, infer=_like_first, lower=_log_softmax, reference=_log_softmax_array,
               build=arrays(1, _softmax_build("log_softmax")), names=named(torch="log_softmax", scipy="log_softmax")),
     Composite(name="logsumexp", arity=1, infer=_logsumexp_infer, lower=_logsumexp, reference=_logsumexp_array,
-              build=arrays(1, _logsumexp_build), names=named(torch="logsumexp", scipy="logsumexp"), notes="a row of -inf gives -inf"),
+              build=arrays(1, _logsumexp_build), names=named(torch="logsumexp", scipy="logsumexp"),
+              notes="a row of -inf gives -inf"),
 )  # fmt: skip
 
 
@@ -283,8 +285,8 @@ def _torch_rms_norm(b: Builder, x: Node, normalized_shape: Any, weight: Any = No
 
 
 def _torch_batch_norm(
-    b: Builder, x: Node, running_mean: Any, running_var: Any, weight: Any = None, bias: Any = None, training: bool = False,
-    momentum: Any = 0.1, eps: Any = 1e-5,
+    b: Builder, x: Node, running_mean: Any, running_var: Any, weight: Any = None, bias: Any = None,
+    training: bool = False, momentum: Any = 0.1, eps: Any = 1e-5,
 ) -> Node:  # fmt: skip
     if training and running_mean is not None:
         fail(

@@ -41,8 +41,8 @@ def _spread(root: bool) -> Callable[..., Node]:
     """var or std with NumPy's signature; `correction` is the array API's name of ddof."""
 
     def build(
-        b: Builder, x: Node, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: bool = False,
-        *, where: Any = None, mean: Node | None = None, correction: Any = None,
+        b: Builder, x: Node, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0,
+        keepdims: bool = False, *, where: Any = None, mean: Node | None = None, correction: Any = None,
     ) -> Node:  # fmt: skip
         _no_out(b, out)
         degrees = ddof if correction is None else correction
@@ -183,6 +183,7 @@ ROWS = (
     function("torch_max", arrays(1, _torch_extreme("max")), torch="max"),
     function("torch_min", arrays(1, _torch_extreme("min")), torch="min"),
     function("average", arrays(1, _average), numpy="average"),
+    function("count_nonzero", arrays(1, red.count_nonzero), numpy="count_nonzero", torch="count_nonzero"),
     function("ptp", arrays(1, _ptp), numpy="ptp"),
     function("rms", arrays(1, _rms)),
     *(function(f"nan{n}", arrays(1, _nan(n)), numpy=f"nan{n}", torch=f"nan{n}" if n in ("sum", "mean") else "")

@@ -1,9 +1,8 @@
-"""Running a compiled plan on the arrays of one call.
+"""Running a bound program on the arrays of one call.
 
-In: a `Program` (graph, groups, built kernels), the call's arrays and host environment. Out: result arrays in kind,
-arguments updated. All state of a call is local to it, so one program may run in many threads.
-
-Order of work: allocate results, run the groups in plan order, then write effects back in program order.
+In: a `BoundProgram`, the call's arrays and run-time scalars. Out: result arrays in kind, arguments updated. All state of a
+call is local to it. Order of work: allocate results and scratch memory, run the steps, write effects back in
+program order.
 """
 
 from __future__ import annotations
@@ -11,217 +10,155 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from fuser import shapes
 from fuser.dtypes import DType
-from fuser.graph import Graph, InputAttrs, Node
-from fuser.group import Group
-from fuser.hostexpr import HostExpr
-from fuser.keys import Layout
-from fuser.runtime import arrays, values
+from fuser.graph import InputAttrs, Node
+from fuser.runtime import arrays, bound
 from fuser.runtime.arrays import ArrayInfo, Family, Place
+from fuser.runtime.bound import BoundProgram, Launch, Library, Scratch
 from fuser.toolchain import Built
 
-_CTYPES: dict[str, Any] = {
-    "bool": ctypes.c_uint8, "i8": ctypes.c_int8, "i16": ctypes.c_int16, "i32": ctypes.c_int32, "i64": ctypes.c_int64,
-    "u8": ctypes.c_uint8, "u16": ctypes.c_uint16, "u32": ctypes.c_uint32, "u64": ctypes.c_uint64,
-    "f16": ctypes.c_uint16, "bf16": ctypes.c_uint16, "f32": ctypes.c_float, "f64": ctypes.c_double,
-}  # fmt: skip
+
+def bind(
+    graph: Any, steps: Sequence[tuple[Any, tuple[Built, ...]]], place: Place, env: Mapping[str, Any]
+) -> BoundProgram:
+    """Bind a plan's groups and kernels to a call's shapes."""
+    encode = bound.encode_slot if place.kind == "cpu" else bound.encode_ctype
+    return bound.Binder(graph, env, encode).bind(steps)
 
 
-@dataclass(frozen=True)
-class Program:
-    """A plan with its kernels: what is launched. `steps` pairs each group with its kernels (none for a library call)."""
+def run(
+    program: BoundProgram,
+    infos: Sequence[ArrayInfo],
+    family: Family,
+    place: Place,
+    env: Mapping[str, Any],
+    out: Sequence[ArrayInfo | None],
+) -> list[ArrayInfo]:
+    """Execute; returns an array for each of the graph's outputs.
 
-    graph: Graph
-    steps: tuple[tuple[Group, tuple[Built, ...]], ...]
-    layouts: tuple[Layout, ...]
-    place: Place
+    infos: array arguments in graph order. env: run-time scalars (`=h`). out: arrays to write results into, or None each.
+    """
+    results = _results(program, family, place, out)
+    with ExitStack() as stack:
+        stream = 0
+        if place.kind == "cuda":
+            from fuser.runtime import cuda
+
+            stream = stack.enter_context(cuda.current(place, family))
+        held, scratch = _scratch(program.scratch, place, stream)
+        table = [*(i.pointer for i in infos), *(r.pointer for r in results), *scratch]
+        everything = (infos, results, table)
+        for step in program.steps:
+            if isinstance(step, Launch):
+                _launch(step, table, place, stream, env)
+            else:
+                _library(program, step, everything, place)
+        for effect in program.graph.effects:
+            _write_back(program, effect.argument, effect.node, everything, place)
+        del held
+    fresh = {r.node: a for r, a in zip(program.results, results, strict=True)}
+    return [infos[n.attrs.position] if isinstance(n.attrs, InputAttrs) else fresh[n] for n in program.graph.outputs]
 
 
-class Memory:
-    """The buffers of one call by graph node, on one place; everything is kept alive until the call returns."""
+def _results(program: BoundProgram, family: Family, place: Place, out: Sequence[ArrayInfo | None]) -> list[ArrayInfo]:
+    """The arrays that results go to: the caller's where given and fit, else fresh ones."""
+    given: dict[Node, ArrayInfo] = {}
+    for node, info in zip(program.graph.outputs, out, strict=True):
+        if info is not None:
+            given.setdefault(node, info)
+    return [given.get(r.node) or arrays.empty(family, r.shape, r.dtype, place) for r in program.results]
 
-    def __init__(self, program: Program, infos: Sequence[ArrayInfo], family: Family, env: Mapping[str, Any]) -> None:
-        self.program, self.infos, self.family, self.env = program, infos, family, env
-        self.results: dict[Node, ArrayInfo] = {}
-        self._held: dict[int, Any] = {}
-        self._pointers: dict[int, int] = {}
-        self._keep: list[Any] = []
-        self.workspaces: dict[str, int] = {}
-        for position, node in program.graph.inputs.items():
-            self._pointers[node.id] = infos[position].pointer
 
-    def shape(self, node: Node) -> tuple[int, ...]:
-        return shapes.evaluate(node.shape, self.env)
+def _scratch(blocks: Sequence[Scratch], place: Place, stream: int) -> tuple[list[Any], list[int]]:
+    """(objects to keep alive, addresses) of a call's scratch memory."""
+    held: list[Any] = []
+    addresses: list[int] = []
+    for block in blocks:
+        if place.kind == "cpu":
+            array = np.zeros(max(block.nbytes, 1), np.uint8) if block.zeroed else _pooled(block.nbytes)
+            held.append(array)
+            addresses.append(array.__array_interface__["data"][0])
+        else:
+            from fuser.runtime import cuda
 
-    def result(self, node: Node, given: ArrayInfo | None) -> None:
-        """Provide the array of a result node: the caller's `out`, or a fresh one."""
-        info = given or arrays.empty(self.family, self.shape(node), node.storage, self.program.place)
-        self.results[node] = info
-        self._pointers[node.id] = info.pointer
+            memory = cuda.zeroed(max(block.nbytes, 4), stream) if block.zeroed else cuda.allocate(block.nbytes)
+            held.append(memory)
+            addresses.append(memory.ptr)
+    return held, addresses
 
-    def pointer(self, node: Node) -> int:
-        """Address of a node's buffer; a temporary is allocated at first use."""
-        if node.id not in self._pointers:
-            count = int(np.prod(self.shape(node), dtype=np.int64))
-            self._pointers[node.id] = self.scratch(count * node.storage.bytes)
-        return self._pointers[node.id]
 
-    def scratch(self, nbytes: int) -> int:
-        """Uninitialised memory for the length of this call."""
-        if self.program.place.kind == "cpu":
-            from fuser.runtime.memory import empty as pooled
+def _pooled(nbytes: int) -> Any:
+    from fuser.runtime.memory import empty
 
-            block = pooled((max(nbytes, 1),), np.dtype(np.uint8))
-            self._keep.append(block)
-            return int(block.__array_interface__["data"][0])
-        from fuser.runtime import cuda
+    return empty((max(nbytes, 1),), np.dtype(np.uint8))
 
-        memory = cuda.allocate(nbytes)
-        self._keep.append(memory)
-        return int(memory.ptr)
 
-    def workspace(self, name: str, nbytes: int) -> int:
-        """Scratch memory by name: within a group, the same name is the same memory in every kernel."""
-        if name not in self.workspaces:
-            self.workspaces[name] = self.scratch(nbytes)
-        return self.workspaces[name]
+def _launch(step: Launch, table: Sequence[int], place: Place, stream: int, env: Mapping[str, Any]) -> None:
+    pointers = [table[k] for k in step.slots]
+    if place.kind == "cpu":
+        from fuser.runtime import cpu
 
-    def counters(self, nbytes: int, stream: int) -> int:
-        """Zeroed memory for the length of this call."""
-        if self.program.place.kind == "cpu":
-            block = np.zeros(max(nbytes, 1), np.uint8)
-            self._keep.append(block)
-            return int(block.__array_interface__["data"][0])
-        from fuser.runtime import cuda
+        cpu.launch(step.built.binary, pointers, step.values(env, bound.encode_slot), step.grid[0], step.grain)
+        return
+    packed = [*(ctypes.c_void_p(p) for p in pointers), *step.values(env, bound.encode_ctype)]
+    step.built.binary.launch(step.grid, step.block, packed, stream)
 
-        memory = cuda.zeroed(max(nbytes, 4), stream)
-        self._keep.append(memory)
-        return int(memory.ptr)
 
-    def array(self, node: Node) -> Any:
-        """The node's buffer as an array of the place's own library (NumPy or CuPy), for library calls."""
-        if isinstance(node.attrs, InputAttrs):
-            return as_place_array(self.infos[node.attrs.position])
-        shape = self.shape(node)
-        if node in self.results:
-            return as_place_array(self.results[node])
-        return _wrap_pointer(self.pointer(node), shape, node.storage, self.program.place)
+Everything = tuple[Sequence[ArrayInfo], Sequence[ArrayInfo], Sequence[int]]
+
+
+def _library(program: BoundProgram, step: Library, everything: Everything, place: Place) -> None:
+    from fuser.runtime.library import call
+
+    operands = [_array(program, n, everything, place) for n in step.node.inputs]
+    call(step.node, operands, _array(program, step.node, everything, place), place)
+
+
+def _write_back(program: BoundProgram, argument: int, node: Node, everything: Everything, place: Place) -> None:
+    """Copy a computed value into an argument, at the end of the program."""
+    if isinstance(node.attrs, InputAttrs) and node.attrs.position == argument:
+        return
+    destination = as_place_array(everything[0][argument])
+    destination[...] = _array(program, node, everything, place)
+
+
+def _array(program: BoundProgram, node: Node, everything: Everything, place: Place) -> Any:
+    """A node's buffer as an array of the place's own library (NumPy or CuPy), without a copy."""
+    infos, results, table = everything
+    k = program.places[node.id]
+    if k < len(infos):
+        return as_place_array(infos[k])
+    if k < len(infos) + len(results):
+        return as_place_array(results[k - len(infos)])
+    return wrap_pointer(table[k], program.shapes[node.id], node.storage, place)
 
 
 def as_place_array(info: ArrayInfo) -> Any:
     """An argument or result as a NumPy or CuPy array, without a copy."""
     if info.family == "torch":
-        return _wrap_pointer(info.pointer, info.shape, info.dtype, info.place, info.strides)
+        return wrap_pointer(info.pointer, info.shape, info.dtype, info.place, info.strides)
     return info.base
 
 
-def _wrap_pointer(
+def wrap_pointer(
     pointer: int, shape: tuple[int, ...], dtype: DType, place: Place, strides: tuple[int, ...] | None = None
 ) -> Any:
-    """An array over memory that someone else keeps alive."""
+    """An array over memory that someone else keeps alive; strides in elements, C order where None."""
     step = strides if strides is not None else arrays.c_strides(shape)
+    byte_strides = tuple(s * dtype.bytes for s in step)
+    low = sum((d - 1) * s for d, s in zip(shape, step, strict=True) if s < 0 and d)
+    high = sum((d - 1) * s for d, s in zip(shape, step, strict=True) if s > 0 and d)
+    count = 0 if 0 in shape else high - low + 1
     if place.kind == "cpu":
-        low = sum((d - 1) * s for d, s in zip(shape, step, strict=True) if s < 0 and d)
-        high = sum((d - 1) * s for d, s in zip(shape, step, strict=True) if s > 0 and d)
-        count = (high - low + 1) if 0 not in shape else 0
         raw = (ctypes.c_uint8 * (count * dtype.bytes)).from_address(pointer + low * dtype.bytes)
-        flat = np.frombuffer(raw, dtype.numpy, count=count)
-        byte_strides = tuple(s * dtype.bytes for s in step)
+        flat: Any = np.ndarray((count,), dtype.numpy, buffer=raw)
         return np.lib.stride_tricks.as_strided(flat[-low:] if count else flat, shape, byte_strides)
     import cupy
 
-    span = sum((d - 1) * abs(s) for d, s in zip(shape, step, strict=True) if d) + 1
-    memory = cupy.cuda.UnownedMemory(pointer, span * dtype.bytes, owner=None)
-    byte_strides = tuple(s * dtype.bytes for s in step)
-    return cupy.ndarray(shape, dtype.numpy, cupy.cuda.MemoryPointer(memory, 0), strides=byte_strides)
-
-
-def run(
-    program: Program,
-    infos: Sequence[ArrayInfo],
-    family: Family,
-    env: Mapping[str, Any],
-    out: Sequence[ArrayInfo | None],
-) -> list[ArrayInfo]:
-    """Execute a program; returns the flat results. `out` gives arrays to write results into where not None.
-
-    `infos` are the call's array arguments in graph order, `env` binds dims, strides and scalars.
-    """
-    graph = program.graph
-    memory = Memory(program, infos, family, env)
-    with ExitStack() as stack:
-        stream = 0
-        if program.place.kind == "cuda":
-            from fuser.runtime import cuda
-
-            stream = stack.enter_context(cuda.current(program.place, family))
-        for k, node in enumerate(graph.outputs):
-            if not isinstance(node.attrs, InputAttrs) and node not in memory.results:
-                memory.result(node, out[k] if k < len(out) else None)
-        for group, kernels in program.steps:
-            memory.workspaces.clear()
-            if group.library is not None:
-                _call_library(memory, graph, graph.by_id[group.library])
-            for built in kernels:
-                _launch(memory, graph, built, stream)
-        for effect in graph.effects:
-            _write_back(memory, infos[effect.argument], effect.node)
-        return [
-            infos[n.attrs.position] if isinstance(n.attrs, InputAttrs) else memory.results[n] for n in graph.outputs
-        ]
-
-
-def _call_library(memory: Memory, graph: Graph, node: Node) -> None:
-    from fuser.runtime.library import call
-
-    call(node, [memory.array(n) for n in node.inputs], memory.array(node), memory.program.place)
-
-
-def _launch(memory: Memory, graph: Graph, built: Built, stream: int) -> None:
-    """Bind a kernel's parameters and launch it."""
-    kernel, env = built.kernel, memory.env
-    grid = tuple(int(_value(g, env)) for g in kernel.launch.grid)
-    if 0 in grid:
-        return
-    pointers = []
-    for b in kernel.buffers:
-        if b.node is not None:
-            pointers.append(memory.pointer(graph.by_id[b.node]))
-            continue
-        nbytes = int(_value(b.size, env)) * b.dtype.bytes
-        counter = b.role == "counter"
-        pointers.append(memory.counters(nbytes, stream) if counter else memory.workspace(b.name, nbytes))
-    scalars = [(s.dtype, values.convert(_value(s.expr, env), s.dtype)) for s in kernel.scalars]
-    if memory.program.place.kind == "cpu":
-        from fuser.runtime import cpu
-
-        slots = [values.slot_bits(v, t) for t, v in scalars]
-        cpu.launch(built.binary, pointers, slots, grid[0], kernel.launch.grain)
-        return
-    packed = [ctypes.c_void_p(p) for p in pointers]
-    packed += [_as_ctype(v, t) for t, v in scalars]
-    built.binary.launch(grid, kernel.launch.block, packed, stream)
-
-
-def _as_ctype(value: Any, dtype: DType) -> Any:
-    if values.is_half_storage(dtype):
-        return ctypes.c_uint16(int(np.array(value, dtype.numpy).view(np.uint16)))
-    return _CTYPES[dtype.name](value.item())
-
-
-def _value(expr: Any, env: Mapping[str, Any]) -> Any:
-    return expr.evaluate(env) if isinstance(expr, HostExpr) else expr
-
-
-def _write_back(memory: Memory, target: ArrayInfo, node: Node) -> None:
-    """Copy a computed value into an argument, at the end of the program."""
-    if isinstance(node.attrs, InputAttrs) and memory.infos[node.attrs.position] is target:
-        return
-    destination = as_place_array(target)
-    destination[...] = memory.array(node)
+    memory = cupy.cuda.UnownedMemory(pointer + low * dtype.bytes, max(count, 1) * dtype.bytes, owner=None)
+    start = cupy.cuda.MemoryPointer(memory, -low * dtype.bytes)
+    return cupy.ndarray(shape, dtype.numpy, start, strides=byte_strides)

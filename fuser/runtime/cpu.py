@@ -25,21 +25,39 @@ class Native(Protocol):
 _ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int64, ctypes.c_int64)
 
 
+class Task:
+    """A kernel with its trip count: what is left to give are addresses and packed scalars."""
+
+    __slots__ = ("_address", "_entry", "_grain", "_pack", "_trips")
+
+    def __init__(self, native: Native, buffers: int, trips: int, grain: int) -> None:
+        self._address, self._trips, self._grain = native.address, trips, grain
+        self._entry = _entry(native.address)
+        self._pack = _packer("P", buffers).pack
+
+    def run(self, buffers: Sequence[int], scalars: bytes) -> None:
+        """Run all iterations; see `launch`."""
+        packed = self._pack(*buffers)
+        workers = pool.current() if self._trips > self._grain else None
+        if workers is None:
+            self._entry(packed, scalars, 0, self._trips)
+        else:
+            workers.run(self._address, packed, scalars, self._trips, self._grain)
+
+
+def pack_scalars(scalars: Sequence[int]) -> bytes:
+    """8-byte slots as a kernel reads them."""
+    return _packer("q", len(scalars)).pack(*scalars)
+
+
 def launch(native: Native, buffers: Sequence[int], scalars: Sequence[int], trips: int, grain: int) -> None:
     """Run `trips` iterations, at least `grain` a task.
 
     buffers: addresses in the kernel's order; each must stay alive and be as large as the kernel's parameter says.
     scalars: 8-byte slots, the value's bits in the low end.
     """
-    if trips <= 0:
-        return
-    packed_buffers = _packer("P", len(buffers)).pack(*buffers)
-    packed_scalars = _packer("q", len(scalars)).pack(*scalars)
-    workers = pool.current() if trips > grain else None
-    if workers is None:
-        _entry(native.address)(packed_buffers, packed_scalars, 0, trips)
-    else:
-        workers.run(native.address, packed_buffers, packed_scalars, trips, grain)
+    if trips > 0:
+        Task(native, len(buffers), trips, grain).run(buffers, pack_scalars(scalars))
 
 
 @cache

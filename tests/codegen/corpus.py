@@ -23,7 +23,7 @@ from fuser.graph import Builder, Graph, Node, ReduceAttrs
 from fuser.group import Group
 from fuser.hostexpr import HostExpr, lit, scalar_symbol, sym
 from fuser.keys import SizeClass, dim_buckets, dim_multiples, length_bucket
-from fuser.passes import effects, fuse
+from fuser.passes import effects, fuse, repair
 from fuser.passes.clusters import Partition
 from fuser.passes.facts import Facts
 from fuser.passes.pipeline import prepare
@@ -256,9 +256,9 @@ class Case:
         facts = Facts(self.graph, sizes)
         partition = Partition(facts, fuse.PATH_BUDGET)
         search = Search(partition, device, frozenset())
-        formed = {c.id: search.formed(c) for c in partition}
-        order = effects.execution_order(facts, partition, formed)
-        return tuple(fuse._name_all(facts, [formed[k].group for k in order]))
+        units = repair.units(partition, search, device)
+        order = effects.execution_order(facts, units)
+        return tuple(fuse._name_all(facts, [units[k].formed.group for k in order]))
 
     @cached_property
     def schedules(self) -> tuple[Schedule, ...]:

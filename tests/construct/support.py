@@ -44,7 +44,7 @@ def flatten(b: Builder, value: Any) -> list[Node]:
 
 
 def run(build: Build, *arrays: Any, scalars: Mapping[str, Any] | None = None) -> list[np.ndarray[Any, Any]]:
-    """Results for arrays. Symbolic first; where a guard fails, static, as a call would. The text form must round-trip."""
+    """Results for arrays: symbolic first, static where a guard fails, as a call would. The text must round-trip."""
     given = [np.asarray(a) for a in arrays]
     values = {f"={k}": v for k, v in (scalars or {}).items()}
     env = {f"n{k}_{axis}": n for k, a in enumerate(given) for axis, n in enumerate(a.shape)} | values

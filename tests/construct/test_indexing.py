@@ -18,7 +18,7 @@ from tests.construct.support import run, same, trace
 
 A = np.arange(60, dtype=np.float32).reshape(3, 4, 5)
 V = np.arange(10.0)
-I = np.array([2, 0, -1])  # noqa: E741
+I = np.array([2, 0, -1])
 J = np.array([[1, -3], [2, 0]], np.int32)
 s_ = np.s_
 
@@ -65,7 +65,14 @@ def test_stores_of_arrays_equal_numpy(key: Any) -> None:
     same(lambda b, x, v: storing.setitem(b, x, key, v), stored, A, value)
 
 
-MASKS: list[Any] = [A > 20, A[:, :, 0] > 20, A[:, 0, 0] > 10, s_[:, A[0] > 8], s_[1, A[0, :, 0] > 3], s_[1:, A[0, :, 0] > 3, 2]]
+MASKS: list[Any] = [
+    A > 20,
+    A[:, :, 0] > 20,
+    A[:, 0, 0] > 10,
+    s_[:, A[0] > 8],
+    s_[1, A[0, :, 0] > 3],
+    s_[1:, A[0, :, 0] > 3, 2],
+]
 
 
 @pytest.mark.parametrize("key", MASKS, ids=range(len(MASKS)))

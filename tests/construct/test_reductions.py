@@ -26,8 +26,8 @@ MASK = RNG.random((3, 4, 5)) > 0.4
 def test_axes_and_keepdims(name: str, axis: Any) -> None:
     for keepdims in (False, True):
         same(
-            lambda b, x: red.reduce(b, name, x, axis, keepdims),
-            lambda x: getattr(np, name)(x, axis=axis, keepdims=keepdims),
+            lambda b, x, k=keepdims: red.reduce(b, name, x, axis, k),
+            lambda x, k=keepdims: getattr(np, name)(x, axis=axis, keepdims=k),
             X,
             tolerance=1e-5,
         )
@@ -64,8 +64,8 @@ def test_positions(name: str, axis: Any) -> None:
     ties[1, 2, 3] = np.nan
     for keepdims in (False, True):
         same(
-            lambda b, x: red.arg(b, name, x, axis, keepdims),
-            lambda x: getattr(np, name)(x, axis=axis, keepdims=keepdims),
+            lambda b, x, k=keepdims: red.arg(b, name, x, axis, k),
+            lambda x, k=keepdims: getattr(np, name)(x, axis=axis, keepdims=k),
             ties,
         )
 
@@ -76,7 +76,12 @@ def test_means_and_variances(name: str, dtype: str) -> None:
     x = (X * 10).astype(dtype)
     row: Any = table().find("numpy", name)
     for options in ({}, {"axis": 1}, {"axis": (0, 2), "keepdims": True}, {"dtype": np.float64}):
-        same(lambda b, x, o=options: row.build(b, x, **o), lambda x, o=options: getattr(np, name)(x, **o), x, tolerance=2e-3)
+        same(
+            lambda b, x, o=options: row.build(b, x, **o),
+            lambda x, o=options: getattr(np, name)(x, **o),
+            x,
+            tolerance=2e-3,
+        )
     if name != "mean":
         same(lambda b, x: row.build(b, x, ddof=1), lambda x: getattr(np, name)(x, ddof=1), x, tolerance=2e-3)
 
@@ -98,9 +103,7 @@ def test_average(weights: str | None) -> None:
     if w is None:
         same(lambda b, x: red.average(b, x, 1), lambda x: np.average(x, 1), X, tolerance=1e-5)
     else:
-        same(
-            lambda b, x, w: red.average(b, x, 1, w), lambda x, w: np.average(x, 1, weights=w), X, w, tolerance=1e-5
-        )
+        same(lambda b, x, w: red.average(b, x, 1, w), lambda x, w: np.average(x, 1, weights=w), X, w, tolerance=1e-5)
 
 
 @pytest.mark.parametrize(

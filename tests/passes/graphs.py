@@ -81,7 +81,9 @@ FOLDS = ("sum", "max", "min")
 
 
 class RandomGraph:
-    """A random program over [a, b] and [a, b, c] arrays: operators, folds, broadcasts, views, pieces, several results."""
+    """A random program over [a, b] and [a, b, c] arrays: operators, folds, broadcasts, views, pieces,
+    several results.
+    """
 
     def __init__(self, seed: int, dims: Sequence[Dim], dtype: DType = F64) -> None:
         self.random = random.Random(seed)
@@ -153,7 +155,7 @@ class RandomGraph:
     def _reshape(self) -> Node:
         x = self.pick()
         if x.rank >= 2 and self.random.random() < 0.5:
-            return reshape(self.b, x, (wrap(numel(x.shape[:2])), *x.shape[2:]))
+            return reshape(self.b, x, (numel(x.shape[:2]), *x.shape[2:]))
         return reshape(self.b, x, (1, *x.shape))
 
 

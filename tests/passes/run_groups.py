@@ -1,8 +1,9 @@
 """A group run by the letter of its definition, with NumPy: the meaning of spaces, stages, reducers and stores.
 
-In: a graph, its groups in order, argument arrays, an environment for dims and scalars. Out: the stored values. Each group is
-evaluated over its whole space at once, values as arrays over (p..., r...); a value from memory is read at its index, a
-reduction of an earlier stage only in its own row. Every element of a stored value must be written exactly once.
+In: a graph, its groups in order, argument arrays, an environment for dims and scalars. Out: the stored
+values. Each group is evaluated over its whole space at once, values as arrays over (p..., r...); a value from
+memory is read at its index, a reduction of an earlier stage only in its own row. Every element of a stored
+value must be written exactly once.
 """
 
 from __future__ import annotations
@@ -12,7 +13,18 @@ from typing import Any
 
 import numpy as np
 
-from fuser.graph import Graph, IotaAttrs, ItemAttrs, Node, PieceAttrs, ReduceAttrs, RoundAttrs, ScalarAttrs, ScanAttrs, ViewAttrs
+from fuser.graph import (
+    Graph,
+    IotaAttrs,
+    ItemAttrs,
+    Node,
+    PieceAttrs,
+    ReduceAttrs,
+    RoundAttrs,
+    ScalarAttrs,
+    ScanAttrs,
+    ViewAttrs,
+)
 from fuser.group import Group, Space, Stage
 from fuser.hostexpr import HostExpr
 from fuser.indexmap import Index
@@ -58,7 +70,8 @@ class GroupRun:
             flat = np.ascontiguousarray(x.reshape(*self.extent[: self.rank], -1))
             row = table().reduction(node.op)
             finished[r.node] = tuple(
-                np.asarray(v).reshape(*self.extent[: self.rank], *[1] * len(axes)) for v in row.reference(flat, (self.rank,))
+                np.asarray(v).reshape(*self.extent[: self.rank], *[1] * len(axes))
+                for v in row.reference(flat, (self.rank,))
             )
         self.done.update(finished)
         for s in stage.stores:
@@ -110,7 +123,11 @@ class GroupRun:
         return memo[node.id, index]
 
     def operands(self, n: Node, at: Index) -> list[tuple[Node, Index]]:
-        if n.id not in self.members or n.op in ("input", "scalar", "iota") or isinstance(n.attrs, ReduceAttrs | ItemAttrs):
+        if (
+            n.id not in self.members
+            or n.op in ("input", "scalar", "iota")
+            or isinstance(n.attrs, ReduceAttrs | ItemAttrs)
+        ):
             return []
         if isinstance(n.attrs, ViewAttrs):
             assert len(n.inputs) == 1, "gather is not part of these tests"
@@ -149,9 +166,9 @@ class GroupRun:
         result = self.done[base.id][k].astype(n.dtype.numpy)
         flat = result.reshape(evaluate(n.shape, self.env))
         there = self._read(flat, at)
-        assert np.array_equal(np.broadcast_to(there, self.extent), np.broadcast_to(result, self.extent), equal_nan=True), (
-            f"{base} is read outside its row"
-        )
+        assert np.array_equal(
+            np.broadcast_to(there, self.extent), np.broadcast_to(result, self.extent), equal_nan=True
+        ), f"{base} is read outside its row"
         return result
 
     def _pieces(self, n: Node, attrs: PieceAttrs, at: Index, values: Sequence[Array]) -> Array:

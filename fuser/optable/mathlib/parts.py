@@ -1,0 +1,83 @@
+"""What the functions of this package share: how f32 and f64 are laid out, Horner's scheme, powers of two.
+
+In: handles (`S`) of f32 or f64. Out: handles. Everything is branch-free and made of operators that a CPU has for
+vectors: there is no shift of 64-bit integers that keeps the sign, and no conversion between 64-bit integers and
+floats (AVX2 has neither); adding 1.5 * 2**mantissa puts a small whole number into the low bits of a float instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fuser.dtypes import F32, I32, I64, U32, U64, DType
+from fuser.optable.base import Number, S
+
+Coefficients = tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A float format. mantissa: stored bits of it; bias: of the exponent; magic: see the module."""
+
+    signed: DType
+    unsigned: DType
+    mantissa: int
+    bias: int
+
+    @property
+    def magic(self) -> float:
+        return 1.5 * 2.0**self.mantissa
+
+    @property
+    def smallest_normal(self) -> float:
+        return float(2.0 ** (1 - self.bias))
+
+
+SINGLE, DOUBLE = Layout(I32, U32, 23, 127), Layout(I64, U64, 52, 1023)
+
+
+def layout(x: S) -> Layout:
+    return SINGLE if x.dtype == F32 else DOUBLE
+
+
+def chosen(x: S, single: Coefficients, double: Coefficients) -> Coefficients:
+    """The coefficients for the dtype of `x`."""
+    return single if x.dtype == F32 else double
+
+
+def fma(a: S, b: Number, c: Number) -> S:
+    """a*b + c rounded once."""
+    return a.op("fma", b, c)
+
+
+def horner(x: S, coefficients: Sequence[float]) -> S:
+    """c0 + c1*x + c2*x**2 + ...: lowest power first, one fused multiply-add each."""
+    total = x.like(coefficients[-1])
+    for c in reversed(coefficients[:-1]):
+        total = fma(total, x, c)
+    return total
+
+
+def at_most(x: S, limit: float) -> S:
+    """min(x, limit), NaN kept."""
+    return (x > limit).where(limit, x)
+
+
+def at_least(x: S, limit: float) -> S:
+    """max(x, limit), NaN kept."""
+    return (x < limit).where(limit, x)
+
+
+def magnitude(x: S) -> S:
+    return x.op("absolute")
+
+
+def with_sign(x: S, sign: S) -> S:
+    return x.op("copysign", sign)
+
+
+def power_of_two(shifted: S) -> S:
+    """2**n, given `magic + bias + n` (the low bits are the exponent field); n within the normal range."""
+    form = layout(shifted)
+    return (shifted.bits(form.signed) << form.mantissa).bits(shifted.dtype)

@@ -1,0 +1,58 @@
+"""Results on their way to the caller: `out=` arrays going in, containers and scalars coming out.
+
+In: a graph, what the caller passed as `out`, result arrays. Out: arrays that kernels may write directly, and what the call returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fuser import shapes, trees
+from fuser.arguments import Bound
+from fuser.errors import ArgumentError, ShapeError
+from fuser.graph import Graph
+from fuser.runtime import arrays, call
+from fuser.runtime.arrays import ArrayInfo
+
+
+def out_leaves(graph: Graph, out: Any) -> list[Any]:
+    """The arrays of `out`, one a result; ArgumentError where their number differs."""
+    leaves = [out] if arrays.is_array(out) else trees.flatten(out, is_leaf=arrays.is_array)[0]
+    if len(leaves) != len(graph.outputs):
+        raise ArgumentError(f"out= has {len(leaves)} arrays for {len(graph.outputs)} results", "out-count")
+    return list(leaves)
+
+
+def given(graph: Graph, out: Any, bound: Bound) -> list[ArrayInfo | None]:
+    """For each result, the array of `out` that kernels may write as it is; None where none was given, or where the
+    result must be computed apart and copied (another dtype, strides, or memory that an argument overlaps)."""
+    if out is None:
+        return [None] * len(graph.outputs)
+    return [_usable(a, n, graph, bound) for a, n in zip(out_leaves(graph, out), graph.outputs, strict=True)]
+
+
+def _usable(array: Any, node: Any, graph: Graph, bound: Bound) -> ArrayInfo | None:
+    info = arrays.describe(array, "out")
+    wanted = shapes.evaluate(node.shape, bound.env)
+    if info.shape != wanted:
+        raise ShapeError(f"out= has shape {info.shape}, the result {wanted}", "out-shape")
+    if not info.writable:
+        raise ArgumentError("out= is read-only", "read-only")
+    direct = info.dtype == node.storage and info.contiguous and info.place == bound.place and not graph.effects
+    return info if direct and not any(arrays.overlaps(info, i) for i in bound.infos) else None
+
+
+def deliver(graph: Graph, results: Sequence[ArrayInfo], env: Mapping[str, Any], out: Any) -> Any:
+    """What the call returns: `out` filled, or the results nested as the program nests them."""
+    if out is None:
+        return trees.rebuild(graph.output_tree, [finished(info) for info in results], env)
+    for array, info in zip(out_leaves(graph, out), results, strict=True):
+        if info.base is not array:
+            call.as_place_array(arrays.describe(array, "out"))[...] = call.as_place_array(info)
+    return out
+
+
+def finished(info: ArrayInfo) -> Any:
+    """A result as users get it: full reductions of NumPy arrays are NumPy scalars."""
+    return info.base[()] if info.family == "numpy" and info.shape == () else info.base

@@ -1,0 +1,174 @@
+"""A program bound to the shapes, strides and place of a call: all that can be worked out before pointers are known.
+
+In: a `Program` and the host environment of one call. Out: `BoundProgram`, kept by launch key, whose `run` takes the
+arrays' addresses and the run-time scalars, allocates results and scratch memory, and launches.
+
+Addresses live in one table: arguments first (captured arrays last among them), then results, then scratch blocks. A
+launch names its buffers by their place in that table. A bound program is immutable: many threads may run one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fuser import shapes
+from fuser.dtypes import DType
+from fuser.graph import Graph, InputAttrs, Node
+from fuser.hostexpr import HostExpr, is_scalar_symbol, wrap
+from fuser.runtime import values
+from fuser.toolchain import Built
+
+_CTYPES: dict[str, Any] = {
+    "bool": ctypes.c_uint8, "i8": ctypes.c_int8, "i16": ctypes.c_int16, "i32": ctypes.c_int32, "i64": ctypes.c_int64,
+    "u8": ctypes.c_uint8, "u16": ctypes.c_uint16, "u32": ctypes.c_uint32, "u64": ctypes.c_uint64,
+    "f16": ctypes.c_uint16, "bf16": ctypes.c_uint16, "f32": ctypes.c_float, "f64": ctypes.c_double,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Result:
+    """A fresh array that a call returns or writes back from."""
+
+    node: Node
+    shape: tuple[int, ...]
+    dtype: DType
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """Memory for the length of a call: a temporary, a workspace, or counters that start at zero."""
+
+    nbytes: int
+    zeroed: bool = False
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel with everything but addresses and run-time scalars. `dynamic`: scalars to work out per call."""
+
+    built: Built
+    slots: tuple[int, ...]
+    scalars: tuple[Any, ...]
+    dynamic: tuple[tuple[int, DType, HostExpr], ...]
+    grid: tuple[int, int]
+    block: int
+    grain: int
+
+    def values(self, env: Mapping[str, Any], encode: Callable[[Any, DType], Any]) -> Sequence[Any]:
+        """Encoded scalar arguments of this call."""
+        if not self.dynamic:
+            return self.scalars
+        out = list(self.scalars)
+        for k, dtype, expr in self.dynamic:
+            out[k] = encode(values.convert(expr.evaluate(env), dtype), dtype)
+        return out
+
+
+@dataclass(frozen=True)
+class Library:
+    """A library call on whole arrays: operands and result by table place, with their shapes."""
+
+    node: Node
+    operands: tuple[int, ...]
+    result: int
+
+
+@dataclass(frozen=True)
+class BoundProgram:
+    """See the module's docstring. `places`: table place of every node that lives in memory."""
+
+    graph: Graph
+    arguments: int
+    results: tuple[Result, ...]
+    scratch: tuple[Scratch, ...]
+    steps: tuple[Launch | Library, ...]
+    places: Mapping[int, int]
+    shapes: Mapping[int, tuple[int, ...]]
+
+
+def encode_slot(value: Any, dtype: DType) -> Any:
+    """A scalar for a CPU kernel: its bits in an 8-byte slot."""
+    return values.slot_bits(value, dtype)
+
+
+def encode_ctype(value: Any, dtype: DType) -> Any:
+    """A scalar for a CUDA kernel: a ctypes value of the parameter's type."""
+    if dtype.is_half:
+        return ctypes.c_uint16(int(np.array(value, dtype.numpy).view(np.uint16)))
+    return _CTYPES[dtype.name](value.item())
+
+
+class Binder:
+    """Lays out the table of one program for one call's shapes."""
+
+    def __init__(self, graph: Graph, env: Mapping[str, Any], encode: Callable[[Any, DType], Any]) -> None:
+        self.graph, self.env, self.encode = graph, env, encode
+        self.places = {n.id: position for position, n in graph.inputs.items()}
+        self.count = len(graph.arguments)
+        self.results: list[Result] = []
+        self.scratch: list[Scratch] = []
+        self.shapes: dict[int, tuple[int, ...]] = {}
+
+    def bind(self, steps: Sequence[tuple[Any, tuple[Built, ...]]]) -> BoundProgram:
+        """steps: groups with their kernels, in order."""
+        for node in dict.fromkeys(self.graph.outputs):
+            if not isinstance(node.attrs, InputAttrs):
+                self.places[node.id] = self.count + len(self.results)
+                self.results.append(Result(node, self._shape(node), node.storage))
+        bound: list[Launch | Library] = []
+        for group, kernels in steps:
+            if group.library is not None:
+                node = self.graph.by_id[group.library]
+                bound.append(Library(node, tuple(self._place(n) for n in node.inputs), self._place(node)))
+            bound += [launch for k in kernels if (launch := self._launch(k)) is not None]
+        for effect in self.graph.effects:
+            self._place(effect.node)
+        for node_id in self.places:
+            self._shape(self.graph.by_id[node_id])
+        return BoundProgram(
+            self.graph, self.count, tuple(self.results), tuple(self.scratch), tuple(bound), self.places, self.shapes
+        )
+
+    def _shape(self, node: Node) -> tuple[int, ...]:
+        if node.id not in self.shapes:
+            self.shapes[node.id] = shapes.evaluate(node.shape, self.env)
+        return self.shapes[node.id]
+
+    def _place(self, node: Node) -> int:
+        """Table place of a node; a node seen first becomes a temporary."""
+        if node.id not in self.places:
+            count = int(np.prod(self._shape(node), dtype=np.int64))
+            self.places[node.id] = self._scratch(Scratch(count * node.storage.bytes))
+        return self.places[node.id]
+
+    def _scratch(self, block: Scratch) -> int:
+        self.scratch.append(block)
+        return self.count + len(self.results) + len(self.scratch) - 1
+
+    def _launch(self, built: Built) -> Launch | None:
+        kernel = built.kernel
+        grid = tuple(int(wrap(g).evaluate(self.env)) for g in kernel.launch.grid)
+        slots = []
+        for b in kernel.buffers:
+            if b.node is not None:
+                slots.append(self._place(self.graph.by_id[b.node]))
+            else:
+                nbytes = int(wrap(b.size).evaluate(self.env)) * b.dtype.bytes
+                slots.append(self._scratch(Scratch(nbytes, zeroed=b.role == "counter")))
+        if 0 in grid:
+            return None  # nothing to do; the buffers above exist all the same
+        fixed: list[Any] = []
+        dynamic = []
+        for k, s in enumerate(kernel.scalars):
+            if any(is_scalar_symbol(name) for name in s.expr.symbols):
+                dynamic.append((k, s.dtype, s.expr))
+                fixed.append(None)
+            else:
+                fixed.append(self.encode(values.convert(s.expr.evaluate(self.env), s.dtype), s.dtype))
+        launch = kernel.launch
+        return Launch(built, tuple(slots), tuple(fixed), tuple(dynamic), (grid[0], grid[1]), launch.block, launch.grain)

@@ -1,0 +1,92 @@
+"""Traces and what is kept for each: plans by size class, bound programs by launch key.
+
+In: prepared graphs with their guards, bound calls. Out: `Traced`, `classify` (the size class of a call), `launch_key`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from fuser import keys, shapes
+from fuser.graph import Graph, ReduceAttrs
+from fuser.hostexpr import HostExpr, wrap
+from fuser.keys import LaunchKey, Layout, SizeClass
+from fuser.runtime.arrays import ArrayInfo, Family, Place
+
+if TYPE_CHECKING:
+    from fuser.arguments import Bound
+    from fuser.plan import Plan
+    from fuser.runtime.bound import BoundProgram
+
+
+@dataclass(frozen=True)
+class Launchable:
+    """A bound program and where it runs."""
+
+    program: BoundProgram
+    family: Family
+    place: Place
+
+
+@dataclass
+class Traced:
+    """A prepared graph with the dims it holds for. `static`: dims that the trace took as numbers."""
+
+    graph: Graph
+    static: Mapping[str, int]
+    lengths: tuple[HostExpr, ...]
+    plans: dict[tuple[SizeClass, str], Plan] = field(default_factory=dict)
+    launches: dict[Any, Launchable] = field(default_factory=dict)
+
+    def fits(self, env: Mapping[str, Any]) -> bool:
+        return all(env[k] == v for k, v in self.static.items()) and all(g.holds(env) for g in self.graph.guards)
+
+
+def reduced_lengths(graph: Graph) -> tuple[HostExpr, ...]:
+    """Products of reduced dims: the lengths that fix reduction orders."""
+    found: dict[HostExpr, None] = {}
+    for n in graph.nodes:
+        if isinstance(n.attrs, ReduceAttrs):
+            operand = n.inputs[0].shape
+            found[wrap(shapes.numel(operand[a] for a in n.attrs.axes))] = None
+    return tuple(found)
+
+
+def classify(bound: Bound, traced: Traced) -> SizeClass:
+    """The size class of a call."""
+    env = bound.env
+    dims = {k: v for k, v in env.items() if k in traced.graph.symbols}
+    lengths = tuple(keys.length_bucket(length, env) for length in traced.lengths)
+    captured: tuple[Layout, ...] = ("c",) * (len(traced.graph.arguments) - len(bound.infos))
+    aligned = all(_is_aligned(i) for i in bound.infos)
+    biggest = max((abs(i.extent[1] - i.extent[0]) for i in bound.infos), default=0)
+    wide = biggest >= 1 << 31 or _largest_node(traced.graph, env) >= 1 << 31
+    return SizeClass(keys.dim_buckets(dims), lengths, bound.layouts + captured, aligned, 64 if wide else 32)
+
+
+def launch_key(bound: Bound, captured: Sequence[ArrayInfo]) -> LaunchKey:
+    """Exact shapes, strides, alignment and device of a call."""
+    arrays = tuple((i.shape, i.strides, i.pointer % 16) for i in (*bound.infos, *captured))
+    return LaunchKey(arrays, (bound.family, bound.place))
+
+
+def _largest_node(graph: Graph, env: Mapping[str, Any]) -> int:
+    """Elements of the largest value in the graph."""
+    sizes = {n.shape for n in graph.nodes}
+    return max((_count(shapes.evaluate(s, env)) for s in sizes), default=0)
+
+
+def _count(shape: Sequence[int]) -> int:
+    total = 1
+    for d in shape:
+        total *= d
+    return total
+
+
+def _is_aligned(info: ArrayInfo) -> bool:
+    """16-byte aligned base and rows: whole vectors may be loaded anywhere on a vector boundary."""
+    if info.pointer % 16 or not info.contiguous:
+        return False
+    return len(info.shape) <= 1 or info.shape[-1] % 16 == 0

@@ -1,0 +1,134 @@
+"""The thread pool: every iteration once, whoever calls, however often, also after a fork."""
+
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fuser.codegen.builder import KernelBuilder
+from fuser.codegen.expand import expand
+from fuser.codegen.llvm import jit
+from fuser.codegen.loops import Launch
+from fuser.dtypes import I64
+from fuser.errors import ArgumentError
+from fuser.hostexpr import sym
+from fuser.runtime import cpu, pool
+
+
+@pytest.fixture(scope="module")
+def increment() -> jit.NativeKernel:
+    """x[it] += step."""
+    b = KernelBuilder("increment", "cpu")
+    x = b.buffer("x", I64, "inout", 0, sym("n"))
+    zero, one = b.literal(0, I64), b.literal(1, I64)
+    with b.loop("it", zero, one, one, "parallel") as it:
+        b.store(x, it, b.apply("add", (b.load(x, it), b.scalar(sym("step"), I64)), I64))
+    return jit.compile(expand(b.finish(Launch((1, 1), 1))))
+
+
+@pytest.fixture(autouse=True)
+def three_threads() -> Iterator[None]:
+    before = pool.num_threads()
+    pool.set_num_threads(3)
+    yield
+    pool.set_num_threads(before)
+
+
+def add(kernel: jit.NativeKernel, x: np.ndarray[Any, Any], step: int, grain: int = 1) -> None:
+    cpu.launch(kernel, [x.ctypes.data], [step], len(x), grain)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 11, 12, 13, 1000, 100_003])
+def test_every_iteration_runs_once(increment: jit.NativeKernel, n: int) -> None:
+    for grain in (1, 7, 5000):
+        x = np.zeros(n, np.int64)
+        add(increment, x, 5, grain)
+        assert (x == 5).all()
+
+
+def test_many_kernels_in_a_row(increment: jit.NativeKernel) -> None:
+    x = np.zeros(64, np.int64)
+    for _ in range(2000):
+        add(increment, x, 1)
+    assert (x == 2000).all()
+
+
+def test_callers_on_many_threads(increment: jit.NativeKernel) -> None:
+    arrays = [np.zeros(5000, np.int64) for _ in range(6)]
+
+    def work(x: np.ndarray[Any, Any]) -> None:
+        for _ in range(200):
+            add(increment, x, 1)
+
+    callers = [threading.Thread(target=work, args=(x,)) for x in arrays]
+    for c in callers:
+        c.start()
+    for c in callers:
+        c.join()
+    assert all((x == 200).all() for x in arrays)
+
+
+def test_the_number_of_threads_can_change(increment: jit.NativeKernel) -> None:
+    for threads in (1, 4, 2):
+        pool.set_num_threads(threads)
+        assert pool.num_threads() == threads
+        x = np.zeros(1000, np.int64)
+        add(increment, x, threads)
+        assert (x == threads).all()
+    with pytest.raises(ArgumentError, match="at least one thread"):
+        pool.set_num_threads(0)
+
+
+def test_one_thread_and_small_work_need_no_pool(increment: jit.NativeKernel) -> None:
+    pool.set_num_threads(1)
+    assert pool.current() is None
+    pool.set_num_threads(2)
+    add(increment, np.zeros(10, np.int64), 1, grain=10)
+    assert pool._current.pool is None
+    add(increment, np.zeros(11, np.int64), 1, grain=10)
+    assert pool._current.pool is not None
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_forked_child_gets_threads_of_its_own(increment: jit.NativeKernel) -> None:
+    add(increment, np.zeros(1000, np.int64), 1)
+    child = os.fork()
+    if child == 0:
+        x = np.zeros(1000, np.int64)
+        add(increment, x, 3)
+        os._exit(0 if (x == 3).all() else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.mark.parametrize(
+    ("variables", "threads"),
+    [({"FUSER_NUM_THREADS": "3"}, 3), ({"OMP_NUM_THREADS": "5"}, 5), ({"FUSER_NUM_THREADS": "2", "OMP_NUM_THREADS": "5"}, 2)],
+)
+def test_environment_variables(variables: dict[str, str], threads: int) -> None:
+    program = "from fuser.runtime import pool; print(pool.num_threads())"
+    clean = {k: v for k, v in os.environ.items() if k not in ("FUSER_NUM_THREADS", "OMP_NUM_THREADS")}
+    shown = subprocess.run(
+        [sys.executable, "-c", program], env={**clean, **variables}, capture_output=True, text=True, check=True
+    )
+    assert int(shown.stdout) == threads
+
+
+def test_the_interpreter_ends_while_threads_sleep() -> None:
+    program = """
+        import numpy, fuser
+        from fuser.runtime import pool
+        pool.set_num_threads(4)
+        f = fuser.compile("lambda x: x + 1")
+        f(numpy.zeros((100, 100000), "f4"))
+        assert pool._current.pool is not None
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
