@@ -2,21 +2,31 @@
 
 In: a group, values wanted at index expressions over its loop variables. Out: a `Program`, the steps of
 one lane in depth-first order (the emission order that keeps few values alive), and, through
-`run`, kernel-language operands. Views become composed indices, piecewise values become masked loads and
+`Lane.run`, kernel-language operands. Views become composed indices, piecewise values become masked loads and
 selects. Its own file because all schedules of both targets read values only this way.
 
-A step is a load of a group input, an index used as a value, a host scalar, a finished reduction, or a scalar operator.
 Each distinct (node, index, mask) is one step, so shared subexpressions are computed once a lane.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fuser.codegen.indices import GATHERED, IndexEmitter, Ranges, gathered
+from fuser.codegen.program import (
+    Apply,
+    Condition,
+    Constant,
+    Fetch,
+    Mask,
+    Position,
+    Program,
+    Result,
+    Select,
+    Step,
+)
 from fuser.dtypes import BOOL, DType
 from fuser.errors import InternalError
 from fuser.graph import (
@@ -32,7 +42,7 @@ from fuser.graph import (
     ViewAttrs,
 )
 from fuser.group import Group
-from fuser.hostexpr import HostExpr, lit
+from fuser.hostexpr import lit
 from fuser.indexmap import Index
 
 if TYPE_CHECKING:
@@ -40,170 +50,7 @@ if TYPE_CHECKING:
     from fuser.codegen.loops import Operand
 
 
-@dataclass(frozen=True)
-class Condition:
-    """A domain (all expressions >= 0) that holds, or does not."""
-
-    domain: Index
-    holds: bool = True
-
-
-Mask = tuple[Condition, ...]  # a conjunction
 Key = tuple[int, Index, Mask]  # a value: node id, index, where it is needed
-
-
-@dataclass(frozen=True)
-class Fetch:
-    """A group input's element, in its storage dtype; read only where `mask` holds."""
-
-    node: int
-    index: Index
-    mask: Mask
-    dtype: DType
-
-
-@dataclass(frozen=True)
-class Position:
-    """An index expression as a value."""
-
-    expr: HostExpr
-    dtype: DType
-
-
-@dataclass(frozen=True)
-class Constant:
-    """A value of the host's, converted to `dtype` there."""
-
-    expr: HostExpr
-    dtype: DType
-
-
-@dataclass(frozen=True)
-class Result:
-    """Result `k` of a reduction (or the value of a scan) that an earlier stage or the schedule finished."""
-
-    node: int
-    k: int
-    dtype: DType
-
-
-@dataclass(frozen=True)
-class Apply:
-    """A scalar operator on earlier steps."""
-
-    op: str
-    args: tuple[int, ...]
-    dtype: DType
-
-
-@dataclass(frozen=True)
-class Select:
-    """`yes` where the condition holds, else `no`."""
-
-    condition: Condition
-    yes: int
-    no: int
-    dtype: DType
-
-
-Step = Fetch | Position | Constant | Result | Apply | Select
-
-
-@dataclass(frozen=True)
-class Program:
-    """Steps in emission order and the step of each value asked for."""
-
-    steps: tuple[Step, ...]
-    roots: tuple[int, ...]
-
-    @cached_property
-    def fetches(self) -> tuple[int, ...]:
-        """Steps that read memory, in order."""
-        return tuple(k for k, s in enumerate(self.steps) if isinstance(s, Fetch))
-
-    def needed(self, wanted: Sequence[int]) -> tuple[bool, ...]:
-        """For each step, whether one of the wanted steps needs it."""
-        out = [False] * len(self.steps)
-        stack = list(wanted)
-        while stack:
-            k = stack.pop()
-            if not out[k]:
-                out[k] = True
-                through = [int(n[1:]) for n in self.symbols(k) if n.startswith(GATHERED)]
-                stack += [*operands(self.steps[k]), *through]
-        return tuple(out)
-
-    def fetch(self, step: int) -> Fetch:
-        """A step that is known to read memory."""
-        found = self.steps[step]
-        assert isinstance(found, Fetch)
-        return found
-
-    @cached_property
-    def gathered(self) -> frozenset[int]:
-        """Steps whose value some index expression uses."""
-        names = (n for k in range(len(self.steps)) for n in self.symbols(k))
-        return frozenset(int(n[1:]) for n in names if n.startswith(GATHERED))
-
-    def expressions(self) -> list[HostExpr]:
-        """Every index expression but those inside addresses: iota values and mask conditions."""
-        found: list[HostExpr] = []
-        for s in self.steps:
-            if isinstance(s, Position):
-                found.append(s.expr)
-            elif isinstance(s, Select):
-                found.extend(s.condition.domain)
-            elif isinstance(s, Fetch):
-                found.extend(e for c in s.mask for e in c.domain)
-        return found
-
-    def map_indices(self, change: Callable[[HostExpr], HostExpr]) -> Program:
-        """The program with every index expression rewritten (renamed loop variables)."""
-        return replace(self, steps=tuple(_map_step(s, change) for s in self.steps))
-
-    def symbols(self, step: int) -> frozenset[str]:
-        """Loop variables and gathered values that a step's own index expressions mention."""
-        return frozenset(name for e in step_expressions(self.steps[step]) for name in e.symbols)
-
-    def dependent(self, variables: frozenset[str], results: bool = False) -> tuple[bool, ...]:
-        """For each step, whether its value changes with any of the loop variables (`results`: or with a reduction's)."""
-        out: list[bool] = []
-        for k, s in enumerate(self.steps):
-            names = self.symbols(k)
-            through = [int(n[1:]) for n in names if n.startswith(GATHERED)]
-            own = not names.isdisjoint(variables) or (results and isinstance(s, Result))
-            out.append(own or any(out[a] for a in (*operands(s), *through)))
-        return tuple(out)
-
-
-def operands(step: Step) -> tuple[int, ...]:
-    """The steps whose values a step takes (gathered indices apart)."""
-    if isinstance(step, Apply):
-        return step.args
-    return (step.yes, step.no) if isinstance(step, Select) else ()
-
-
-def step_expressions(s: Step) -> tuple[HostExpr, ...]:
-    """The index expressions of a step."""
-    if isinstance(s, Fetch):
-        return (*s.index, *(e for c in s.mask for e in c.domain))
-    if isinstance(s, Position):
-        return (s.expr,)
-    return s.condition.domain if isinstance(s, Select) else ()
-
-
-def _map_step(s: Step, change: Callable[[HostExpr], HostExpr]) -> Step:
-    if isinstance(s, Fetch):
-        return replace(s, index=tuple(map(change, s.index)), mask=tuple(_map_condition(c, change) for c in s.mask))
-    if isinstance(s, Position):
-        return replace(s, expr=change(s.expr))
-    if isinstance(s, Select):
-        return replace(s, condition=_map_condition(s.condition, change))
-    return s
-
-
-def _map_condition(c: Condition, change: Callable[[HostExpr], HostExpr]) -> Condition:
-    return replace(c, domain=tuple(map(change, c.domain)))
 
 
 class Tracer:

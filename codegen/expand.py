@@ -65,6 +65,13 @@ class RowEmitter(KernelBuilder):
     def apply(self, op: str, args: Sequence[Operand], dtype: DType) -> Operand:
         return self.define_any(None, op, args, dtype)
 
+    def rarely(self, condition: Operand, otherwise: Operand, compute: Callable[[], Operand]) -> Operand:
+        """`compute()` where `condition` holds, else `otherwise`, behind a branch (`mathlib.parts.Branching`)."""
+        chosen = self.mutable(self.hint or "chosen", otherwise)
+        with self.branch(condition):
+            self.assign(chosen, compute())
+        return chosen
+
     def define_any(self, var: Var | None, op: str, args: Sequence[Operand], dtype: DType) -> Operand:
         """`define` for an operator that need not be primitive; the result's name is then only a hint."""
         row = self.table.scalar(op)

@@ -50,5 +50,5 @@ def unsupported(name: str) -> str:
     for key in (name, plain, plain.partition(".")[0]):
         if key in WAYS:
             return WAYS[key]
-    near = difflib.get_close_matches(plain.rpartition(".")[2], table().names("numpy"), 1, 0.8)
+    near = difflib.get_close_matches(plain.rpartition(".")[2], table().names("numpy"), 1, 0.87)
     return f"nearest: np.{near[0]}" if near else "nothing near; call it outside"

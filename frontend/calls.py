@@ -21,7 +21,7 @@ from fuser.construct.common import NeedsStatic
 from fuser.errors import DTypeError, FuserError, ShapeError, TraceError, UnsupportedError
 from fuser.frontend.context import Context, Specialize
 from fuser.frontend.poison import Poison
-from fuser.frontend.scalar import Scalar, host
+from fuser.frontend.scalar import Scalar
 from fuser.frontend.storage import Storage
 from fuser.frontend.tracer import TracedArray
 from fuser.graph import Node
@@ -58,8 +58,8 @@ def wrap(ctx: Context, result: Any, frame: FrameType | None, ordered: bool = Tru
         made = fresh(ctx, result, ordered)
         made._storage.name = ctx.label(result, frame)
         return made
-    if isinstance(result, HostExpr):
-        return host(ctx, result)
+    if isinstance(result, HostExpr):  # NumPy's functions make Python numbers NumPy scalars
+        return wrap(ctx, elementwise.as_node(ctx.b, result), frame)
     if isinstance(result, (tuple, list)):
         return type(result)(wrap(ctx, r, None, ordered) for r in result)
     return result
@@ -121,9 +121,11 @@ def invoke(ctx: Context, row: Row, args: Sequence[Any], kwargs: Mapping[str, Any
         check_out(ctx, out)
         if options.get("where") is not None and isinstance(row, ScalarOp):
             options["out"] = out
-    plain = [unwrap(ctx, a) for a in args]
-    named = {k: unwrap(ctx, v) for k, v in options.items()}
-    result = attempt(ctx, frame, lambda: build(ctx, row, plain, named))
+
+    def make() -> Any:
+        return build(ctx, row, [unwrap(ctx, a) for a in args], {k: unwrap(ctx, v) for k, v in options.items()})
+
+    result = attempt(ctx, frame, make)
     if type(result) is Poison:
         return result
     if out is not None:

@@ -140,9 +140,9 @@ class Context:
         frame = locations.user_frame(sys._getframe(1))
         raise Specialize(what, expr, locations.span_of(frame) if frame is not None else self.b.span)
 
-    def refuse(self, frame: FrameType | None, advice: str, text: str = "") -> None:
+    def refuse(self, frame: FrameType | None, advice: str, text: str = "", span: Span | None = None) -> None:
         """Collect a call without an operator; the trace goes on to find the others."""
-        span = locations.span_of(frame) if frame is not None else self.b.span
+        span = locations.span_of(frame) if frame is not None else span or self.b.span
         shown = locations.source_text(frame) if frame is not None else text
         refusal = Refusal(shown or text, advice, span)
         if refusal not in self.refusals:

@@ -12,7 +12,7 @@ from lark import Token
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
 from fuser.frontend.ast import Place
-from fuser.frontend.layout import Refused, place_of
+from fuser.frontend.layout import KEYWORD, Refused, place_of
 
 _OPERAND = frozenset({"NAME", "INT", "FLOAT", "LPAR"})
 _OPERATORS = frozenset({"PLUS", "STAR", "LESS"})
@@ -21,7 +21,38 @@ _WORDS = {
     "NAME": "a name", "IN": "`in`", "ELSE": "`else`", "_INDENT": "an indented block", "_NL": "the end of the line",
     "MODULE_END": "the end", "DEF": "`def`", "DOT": "`.`", "SEMICOLON": "`;`",
 }  # fmt: skip
+_STATEMENTS = frozenset({"return", "def", "pass", "while", "import", "class", "try", "with", "raise", "assert"})
 _CURLY = {"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', "\u2212": "-", "\u00d7": "*"}
+
+
+HINTS = {
+    "while": "only `for i in range(4):` exists, and is unrolled",
+    "import": "nothing needs importing: operators such as `exp` are built in",
+    "from": "nothing needs importing: operators such as `exp` are built in",
+    "class": "a program is made of functions",
+    "def": "functions are defined at the left margin, not inside each other",
+    "lambda": "a `lambda` can only be the whole program; write `def`",
+    "try": "there are no exceptions in a program",
+    "except": "there are no exceptions in a program",
+    "finally": "there are no exceptions in a program",
+    "raise": "there are no exceptions in a program",
+    "with": "there are no context managers in a program",
+    "assert": "shapes and dtypes are checked through annotations, `x: f32[n, d]`",
+    "break": "a loop is unrolled while compiling, all of it",
+    "continue": "a loop is unrolled while compiling, all of it",
+    "global": "a function sees its parameters and the module's constants",
+    "nonlocal": "a function sees its parameters and the module's constants",
+    "yield": "write `return`; several results are a tuple",
+    "async": "there is no async in a program",
+    "await": "there is no async in a program",
+    "del": "values are freed by themselves",
+    "for": "loops stand inside functions, each on lines of its own; comprehensions do not exist",
+    "if": "statements stand inside functions, each on a line of its own",
+    "return": "statements stand inside functions, each on a line of its own",
+    "elif": "it follows an `if` block, indented as that `if`",
+    "else": "it follows an `if` block, indented as that `if`",
+    "in": "membership cannot be tested; compare with `==`",
+}
 
 
 def explain(error: UnexpectedInput, lines: tuple[str, ...]) -> Refused:
@@ -65,12 +96,14 @@ def _token(error: UnexpectedToken, lines: tuple[str, ...]) -> Refused:
     pending = _pending(error)
     opener = next((t for t in reversed(pending) if t.type in ("LPAR", "LSQB")), None)
     later = opener is not None and (token.line or 0) > (opener.line or 0)
-    if opener is not None and later and token.type in ("RETURN", "DEF", "PASS"):
+    if opener is not None and later and token in _STATEMENTS:
         return Refused(f"`{opener}` is never closed", "syntax", (place_of(opener),))
     if token.type == "_INDENT":
         return Refused("this line is indented, but opens no block", "indentation", (place,))
     if "_INDENT" in expected:
         return Refused("an indented block must follow", "indentation", (place,))
+    if token.type == KEYWORD:
+        return Refused(f"`{token}` cannot stand here", "syntax", (place,), *([HINTS[token]] if token in HINTS else []))
     if token.type in ("_NL", "$END", "_DEDENT"):
         message = f"the line ends, but {_wanted(expected)} must follow"
         return Refused(message, "syntax", (place,), *_hint(token, expected, pending))
@@ -123,8 +156,6 @@ def _wanted(expected: Set[str]) -> str:
 def _hint(token: Token, expected: Set[str], pending: Sequence[Token]) -> tuple[str, ...]:
     if token == "=" and any(t.type in ("IF", "RETURN", "LPAR", "LSQB") for t in pending):
         return ("to compare, write `==`",)
-    if token.type == "FOR":
-        return ("a program has no comprehensions; write a loop",)
     if token == ":" and "EQUAL_TO" in expected:
         return ("slices stand in `[...]`, dicts do not exist",)
     if token.type in ("STRING", "LONG_STRING") and "PLUS" in expected:

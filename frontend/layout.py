@@ -2,7 +2,7 @@
 
 In: the lexer's tokens. Out: the same with `_INDENT` and `_DEDENT`, without line ends inside brackets. Its own
 file because it is all that the grammar cannot say: Python's rule for indentation, brackets that match, a
-bound on nesting (an untrusted text must not exhaust a stack), keywords that the language does not have.
+bound on nesting (an untrusted text must not exhaust a stack), keywords where they do not belong.
 
 One object serves every parse of a process, from any thread: `process` keeps its state in local variables.
 """
@@ -20,37 +20,10 @@ from fuser.frontend.ast import Place
 MAX_BRACKETS = 100  # Python itself refuses 200
 MAX_BLOCKS = 50
 
+KEYWORD = "KEYWORD"
+
 _CLOSERS = {"RPAR": ("LPAR", ")"), "RSQB": ("LSQB", "]")}
 _OPENERS = {"LPAR": "(", "LSQB": "["}
-
-HINTS = {
-    "while": "only `for i in range(4):` exists, and is unrolled",
-    "import": "nothing needs importing: operators such as `exp` are built in",
-    "from": "nothing needs importing: operators such as `exp` are built in",
-    "class": "a program is made of functions",
-    "def": "functions are defined at the left margin, not inside each other",
-    "lambda": "a `lambda` can only be the whole program; write `def`",
-    "try": "there are no exceptions in a program",
-    "except": "there are no exceptions in a program",
-    "finally": "there are no exceptions in a program",
-    "raise": "there are no exceptions in a program",
-    "with": "there are no context managers in a program",
-    "assert": "shapes and dtypes are checked through annotations, `x: f32[n, d]`",
-    "break": "a loop is unrolled while compiling, all of it",
-    "continue": "a loop is unrolled while compiling, all of it",
-    "global": "a function sees its parameters and the module's constants",
-    "nonlocal": "a function sees its parameters and the module's constants",
-    "yield": "write `return`; several results are a tuple",
-    "async": "there is no async in a program",
-    "await": "there is no async in a program",
-    "del": "values are freed by themselves",
-    "for": "statements stand inside functions, each on a line of its own",
-    "if": "statements stand inside functions, each on a line of its own",
-    "return": "statements stand inside functions, each on a line of its own",
-    "elif": "it follows an `if` block, indented as that `if`",
-    "else": "it follows an `if` block, indented as that `if`",
-    "in": "membership cannot be tested; compare with `==`",
-}
 
 
 class Refused(Exception):
@@ -70,7 +43,7 @@ def place_of(token: Token) -> Place:
 class Layout:
     """Lark's `postlex`: sees every token before the parser does."""
 
-    always_accept = ("_NL", *_OPENERS, *_CLOSERS)
+    always_accept = ("_NL", "NAME", *_OPENERS, *_CLOSERS)  # NAME: so that `inx` is never read as `in x`
 
     def process(self, stream: Iterator[Token]) -> Iterator[Token]:
         """Tokens for the parser. Raises Refused."""
@@ -131,10 +104,9 @@ def _close(token: Token, brackets: list[Token]) -> None:
 
 
 def _name(token: Token) -> Token:
-    """A NAME as Python reads it; Python's keywords are no names, wherever the lexer saw one."""
+    """A NAME as Python reads it. Python's keywords are no names, wherever the lexer saw one: no rule takes KEYWORD."""
     if iskeyword(token):
-        hint = HINTS.get(token)
-        raise Refused(f"`{token}` cannot stand here", "syntax", (place_of(token),), *((hint,) if hint else ()))
+        return Token.new_borrow_pos(KEYWORD, token, token)
     if token.isascii():
         return token
     if not token.isidentifier():

@@ -25,7 +25,7 @@ Task = Generator[Any, Any, Any]
 
 MAX_STEPS = 400_000  # statements and expressions evaluated in one build, loops unrolled and calls inlined
 MAX_BITS = 4096  # of an integer known while compiling
-MAX_FACTORS = 256  # of a product of dims and scalars
+MAX_TERMS = 50_000  # of a run-time number written out, shared parts counted again: its text must stay printable
 MAX_ITEMS = 10_000  # of a tuple
 MAX_NESTING = 50  # of tuples in tuples
 
@@ -49,6 +49,7 @@ class Machine:
         self.stores = 0  # so that a store inside a conditional expression is noticed
         self.written: dict[int, None] = {}  # argument positions stored into, in order
         self._steps = 0
+        self._sizes: dict[int, tuple[HostExpr, int]] = {}  # the expression is kept, so that its id stays its own
 
     def run(self, task: Task) -> Any:
         """The value of a task. An error gains the chain of calls that led to it."""
@@ -141,9 +142,23 @@ class Machine:
             self.fail(DTypeError, message, "complex", place)
         if isinstance(number, int) and number.bit_length() > MAX_BITS:
             self._too_long(place)
-        if isinstance(number, HostExpr) and max(map(len, (number.args, *(a.args for a in number.args)))) > MAX_FACTORS:
-            self._too_long(place)
+        if isinstance(number, HostExpr) and self._terms(number) > MAX_TERMS:
+            message = f"this number would be computed from more than {MAX_TERMS:,} terms"
+            self.fail(UnsupportedError, message, "number-size", place, "compute with arrays")
         return number  # type: ignore[no-any-return]
+
+    def _terms(self, number: HostExpr) -> int:
+        """Terms of a host expression as a tree; each part is counted once in a build."""
+        stack = [number]
+        while stack:
+            e = stack[-1]
+            missing = [a for a in e.args if id(a) not in self._sizes]
+            if missing and id(e) not in self._sizes:
+                stack.extend(missing)
+                continue
+            stack.pop()
+            self._sizes[id(e)] = (e, 1 + sum(self._sizes[id(a)][1] for a in e.args))
+        return self._sizes[id(number)][1]
 
     def _too_long(self, place: ast.Place) -> NoReturn:
         message = f"this integer would have more than {MAX_BITS} bits"

@@ -14,13 +14,14 @@ import numpy as np
 
 from fuser import dtypes
 from fuser.construct import elementwise, indexing
-from fuser.dtypes import COMPLEX
+from fuser.dtypes import BOOL, COMPLEX
 from fuser.errors import DTypeError
-from fuser.frontend import calls
+from fuser.frontend import calls, scatter, selection
 from fuser.frontend.poison import Poison
 from fuser.frontend.scalar import Scalar
 from fuser.frontend.storage import Index
 from fuser.frontend.tracer import TracedArray
+from fuser.graph import Node
 from fuser.hostexpr import HostExpr, lit
 
 
@@ -55,6 +56,15 @@ class _Unsupported:
             raise AttributeError(name)
         return getattr(self(), name)
 
+    def __getitem__(self, key: Any) -> Any:
+        return self()
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self()
+
+    def __iter__(self) -> Any:
+        return iter(self())
+
 
 # -- subscripts --------------------------------------------------------------------------------------
 def getitem(array: TracedArray, key: Any) -> Any:
@@ -64,6 +74,8 @@ def getitem(array: TracedArray, key: Any) -> Any:
     if calls.is_poisoned(key):
         return Poison(ctx)
     plain = _key(array, key)
+    if _is_mask(plain):
+        return calls.attempt(ctx, frame, lambda: selection.select(ctx, array.node, plain, frame))
     if not _is_basic(plain):
         result = calls.attempt(ctx, frame, lambda: indexing.getitem(ctx.b, array.node, plain))
         return result if type(result) is Poison else calls.wrap(ctx, result, frame, ordered=not array.node.rank)
@@ -96,11 +108,19 @@ def setitem(array: TracedArray, key: Any, value: Any) -> None:
         return
     if type(value) is TracedArray and _is_stored(array, key, value):
         return
+    plain = _key(array, key)
+    if type(value) is selection.Selection:
+        if _is_mask(plain):
+            calls.attempt(ctx, frame, lambda: array.assign(selection.stored(ctx, array.node, plain, value)))
+        else:
+            value._refused()
+        return
     if isinstance(value, (list, tuple)):
         from fuser.frontend import creation
 
         value = creation.array(ctx, value)
-    calls.store(ctx, array, _key(array, key), calls.unwrap(ctx, value), frame)
+    for place, part in scatter.parts(array, _known_key(array, key), calls.unwrap(ctx, value)):
+        calls.store(ctx, array, place, part, frame)
 
 
 def _is_stored(array: TracedArray, key: Any, value: TracedArray) -> bool:
@@ -124,11 +144,25 @@ def _key(array: TracedArray, key: Any) -> Any:
     return calls.unwrap(ctx, key)
 
 
+def _known_key(array: TracedArray, key: Any) -> Any:
+    """The key of a store, with index arrays of constants as NumPy arrays."""
+    if type(key) is tuple:
+        return tuple(_known_key(array, k) for k in key)
+    if type(key) is TracedArray and key.node.rank and key.node.dtype.is_integer:
+        known = key._known()
+        return _key(array, key) if known is None else np.asarray(known)
+    return _key(array, key)
+
+
 def _is_basic(key: Any) -> bool:
     items = key if isinstance(key, tuple) else (key,)
     return all(
         i is None or i is Ellipsis or isinstance(i, (slice, HostExpr, np.integer)) or type(i) is int for i in items
     )
+
+
+def _is_mask(key: Any) -> bool:
+    return isinstance(key, Node) and key.dtype == BOOL
 
 
 def _has_ellipsis(key: Any) -> bool:
@@ -216,7 +250,8 @@ def round_(array: TracedArray, decimals: Any = 0, out: Any = None) -> Any:
 
 
 def conjugate(array: TracedArray) -> Any:
-    return np.conjugate(array)
+    """The method gives a real array itself (the function `np.conj` a copy)."""
+    return array
 
 
 _OWN: dict[str, Callable[..., Any]] = {

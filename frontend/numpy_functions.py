@@ -112,6 +112,11 @@ def _share(ctx: Context, frame: Frame, a: Any, b: Any, max_work: Any = None) -> 
     return False
 
 
+def conjugate(ctx: Context, frame: Frame, x: Any) -> Any:
+    """The conjugate of real numbers: a copy."""
+    return calls.wrap(ctx, _node(ctx, x), frame)
+
+
 OWN: dict[str, Callable[..., Any]] = {
     "shape": _shape, "ndim": _ndim, "size": _size, "copy": _copy, "copyto": _copyto, "fill_diagonal": _fill_diagonal,
     "result_type": _result_type, "can_cast": _can_cast, "iscomplexobj": _kind(False), "isrealobj": _kind(True),

@@ -70,6 +70,8 @@ def ufunc_call(
 ) -> Any:
     """`ufunc(*inputs, **options)`."""
     row = row_of(ufunc)
+    if ufunc is np.conjugate and not options and not calls.is_poisoned(list(inputs)):
+        return numpy_functions.conjugate(ctx, frame, *inputs)
     if row is None:
         return refused(ctx, frame, ufunc.__name__)
     inputs = [_literal_list(ctx, v) for v in inputs]
@@ -141,8 +143,8 @@ def function(ctx: Context, func: Callable[..., Any], args: Sequence[Any], kwargs
     if own is not None:
         return calls.attempt(ctx, frame, lambda: own(ctx, frame, *args, **kwargs))
     row = table().find("numpy", name)
-    if row is None:
-        return refused(ctx, frame, name, args)
+    if row is None or (name == "where" and len(args) == 1):
+        return refused(ctx, frame, name if row is None else "nonzero", args)
     args, options = arranged(func, args, kwargs)
     return call_row(ctx, row, args, options, frame)
 
@@ -184,7 +186,7 @@ def arranged(
             positional += value
         elif parameter.kind is parameter.VAR_KEYWORD:
             options.update(value)
-        elif parameter.default is parameter.empty:
+        elif parameter.default is parameter.empty or parameter.kind is parameter.POSITIONAL_ONLY:
             positional.append(value)
         elif not _same_default(value, parameter.default):
             options[name] = value
@@ -206,6 +208,14 @@ def _signature(func: Callable[..., Any]) -> inspect.Signature | None:
         return None
 
 
+def cupy_kernel(ctx: Context, kernel: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """`__cupy_override_elementwise_kernel__`: a CuPy ufunc by its name; other kernels have no operator."""
+    frame = ctx.enter()
+    name = str(getattr(kernel, "name", "")).removeprefix("cupy_")
+    row = table().find("cupy", name)
+    return refused(ctx, frame, name) if row is None else call_row(ctx, row, args, kwargs, frame)
+
+
 # -- fuser.ops ---------------------------------------------------------------------------------------
 def public_function(row: Row) -> Callable[..., Any]:
     """`fuser.ops.<name>`: inside a trace an operator of it, on plain arrays computed there and then."""
@@ -214,15 +224,13 @@ def public_function(row: Row) -> Callable[..., Any]:
         ctx = context.current()
         if ctx is not None:
             return call_row(ctx, row, args, kwargs, ctx.enter())
-        return row.reference(*args, **kwargs) if hasattr(row, "reference") else _alone(row, args, kwargs)
+        from fuser.frontend.alone import alone
+
+        return alone(row, args, kwargs)
 
     call.__name__ = call.__qualname__ = row.name
     call.__doc__ = row.notes
     return call
-
-
-def _alone(row: Row, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    raise ArgumentError(f"fuser.ops.{row.name} is for compiled functions", "ops-outside")
 
 
 def namespace(ctx: Context) -> Any:

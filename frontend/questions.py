@@ -12,7 +12,8 @@ from typing import Any
 
 from fuser.construct.common import UNBOUNDED
 from fuser.errors import Span
-from fuser.hostexpr import FUNCTIONS, HostExpr, as_dim, is_scalar_symbol, lit
+from fuser.hostexpr import HostExpr, as_dim, is_scalar_symbol, lit
+from fuser.hostfunctions import FUNCTIONS
 from fuser.indexmap import bounds
 from fuser.shapes import Relation, ShapeEnv
 
@@ -41,7 +42,7 @@ def truth(expr: HostExpr, shapes: ShapeEnv, env: Mapping[str, Any] | None, span:
 
 def _known(op: str, gap: HostExpr) -> bool | None:
     """`gap op 0` from interval bounds alone."""
-    found = bounds(gap, {s: (2, UNBOUNDED) for s in gap.symbols})
+    found = bounds(gap, dict.fromkeys(gap.symbols, (2, UNBOUNDED)))
     if found is None:
         return None
     low, high = found

@@ -8,7 +8,6 @@ touched: every rebound function has a globals dict of its own.
 from __future__ import annotations
 
 import functools
-import math
 import types
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -69,10 +68,9 @@ class Rebinder:
             return self.value(inner, path, lambda: capture.inner_function(get()), depth)
         if shims.is_random(value):
             return shims.random_shim(self.ctx, path)
-        if id(value) in shims.CREATORS:
-            return shims.creator(self.ctx, value)
-        if id(value) in shims.MATH:
-            return shims.math_function(self.ctx, value)
+        stand_in = shims.library_function(self.ctx, value)
+        if stand_in is not None:
+            return stand_in
         if isinstance(value, types.FunctionType):
             return value if capture.is_library(value.__module__) else self.function(value)
         if isinstance(value, types.MethodType) and capture.is_users_function(value.__func__):
@@ -98,12 +96,9 @@ class Rebinder:
 
     # -- modules and functions -----------------------------------------------------------------------
     def _module(self, module: types.ModuleType, path: str) -> Any:
-        if module is np:
-            return shims.numpy_shim(self.ctx)
-        if module is math:
-            return shims.math_shim(self.ctx)
-        if module.__name__ in ("random", "numpy.random"):
-            return shims.random_shim(self.ctx, module.__name__.replace("numpy", "np"))
+        stand_in = shims.library(self.ctx, module)
+        if stand_in is not None:
+            return stand_in
         if capture.is_library(module.__name__):
             return module
         return _UserModule(module, self, path)

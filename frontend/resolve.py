@@ -17,6 +17,7 @@ from fuser.errors import NameResolutionError, ParseError, Span
 from fuser.frontend import ast
 from fuser.frontend.values import Builtin, PythonType, Value
 from fuser.optable import table
+from fuser.optable.base import Row
 from fuser.specs import COMPLEX_NAMES, DTYPE_NAMES
 
 _PREFIXES = ("np", "numpy", "cp", "cupy", "torch", "math", "jnp", "jax", "scipy", "fuser", "F")
@@ -25,8 +26,6 @@ _ELSEWHERE = {
     "input": "a program has no input but its parameters",
     "enumerate": "write `for i in range(4):` and index",
     "zip": "write `for i in range(4):` and index",
-    "round": "write `rint(x)`",
-    "pow": "write `x ** y`",
     "complex": "complex numbers are not supported",
     "self": "a program has no classes",
 }
@@ -70,14 +69,19 @@ def predefined(name: str) -> Value:
     found = builtins()
     if name in found:
         return found[name]
-    row = table().find("dsl", name)
+    row = operator_named(name)
     if row is None:
         raise KeyError(name)
     return row
 
 
+def operator_named(name: str) -> Row | None:
+    """The operator of the table that a program means: by its name in the language, else by NumPy's."""
+    return table().find("dsl", name) or table().find("numpy", name)
+
+
 def is_predefined(name: str) -> bool:
-    return name in builtins() or table().find("dsl", name) is not None
+    return name in builtins() or operator_named(name) is not None
 
 
 def resolve(module: ast.Module) -> Names:
@@ -177,7 +181,7 @@ def nearest(name: str, own: frozenset[str]) -> str | None:
         return _ELSEWHERE[name]
     if name in COMPLEX_NAMES:
         return "complex numbers are not supported; use two real arrays"
-    offered = [*builtins(), *table().names("dsl")]
+    offered = [*builtins(), *table().names("dsl"), *table().names("numpy")]
     near = get_close_matches(name, sorted(own), n=1) or get_close_matches(name, offered, n=1)
     return f"did you mean `{near[0]}`?" if near else None
 

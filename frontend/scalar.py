@@ -28,7 +28,7 @@ def host(ctx: Context, expr: HostExpr) -> Any:
 
 def _canonical(ctx: Context, expr: HostExpr) -> HostExpr:
     merged = ctx.b.shapes.merged
-    while not expr.symbols.isdisjoint(merged):
+    while not merged.keys().isdisjoint(expr.symbols):
         expr = expr.substitute(merged)
     return expr
 

@@ -17,11 +17,13 @@ from typing import Any, NoReturn
 import numpy as np
 
 from fuser.errors import TraceError
-from fuser.frontend import advice, creation
+from fuser.frontend import advice, creation, protocols
 from fuser.frontend.context import Context
 from fuser.frontend.scalar import Scalar, host
 from fuser.frontend.tracer import TracedArray
-from fuser.hostexpr import FUNCTIONS, call
+from fuser.hostexpr import call
+from fuser.hostfunctions import FUNCTIONS
+from fuser.optable import table
 
 # Creation functions that NumPy's protocol does not cover.
 BY_ROW = (
@@ -68,6 +70,66 @@ def creator(ctx: Context, original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 CREATORS: dict[int, str] = {id(getattr(np, name)): name for name in (*BY_ROW, *OWN)}
+
+
+def library(ctx: Context, module: types.ModuleType) -> Any:
+    """The stand-in of a library's module, None where the module itself will do."""
+    if module is np:
+        return numpy_shim(ctx)
+    if module is math:
+        return math_shim(ctx)
+    if module.__name__ in ("random", "numpy.random", "cupy.random"):
+        return random_shim(ctx, module.__name__.replace("numpy", "np"))
+    if module.__name__ == "cupy":
+        return cupy_shim(ctx, module)
+    return special_shim(ctx, module) if module.__name__ in ("scipy.special", "cupyx.scipy.special") else None
+
+
+def library_function(ctx: Context, value: Any) -> Any:
+    """The stand-in of a library's function that was imported by name; None where it will do itself."""
+    if id(value) in CREATORS:
+        return creator(ctx, value)
+    if id(value) in MATH:
+        return math_function(ctx, value)
+    module = getattr(value, "__module__", None) or type(value).__module__
+    name = getattr(value, "__name__", None)
+    if not isinstance(module, str) or not isinstance(name, str):
+        return None
+    if isinstance(value, types.FunctionType) and module.startswith("scipy.special"):
+        return _by_column(ctx, "scipy", name)
+    if module.partition(".")[0] == "cupy" and callable(value) and not isinstance(value, type):
+        return getattr(numpy_shim(ctx), name, None)
+    return None
+
+
+# -- CuPy and SciPy ----------------------------------------------------------------------------------
+def cupy_shim(ctx: Context, module: types.ModuleType) -> Shim:
+    """`cupy` as a traced function sees it: NumPy's functions, because traced arrays are neither library's."""
+    shim = numpy_shim(ctx)
+    replaced = {name: getattr(np, name) for name in vars(np) if not name.startswith("_") and hasattr(module, name)}
+    own = {"random": random_shim(ctx, "cupy.random"), "ndarray": np.ndarray}
+    stand_in = Shim(module, {**replaced, **{n: getattr(shim, n) for n in (*BY_ROW, *OWN)}, **own})
+    stand_in.__dict__["get_array_module"] = lambda *args: stand_in
+    return stand_in
+
+
+def special_shim(ctx: Context, module: types.ModuleType) -> Shim:
+    """`scipy.special`: its ufuncs trace by themselves, its Python functions by their row."""
+    found = {n: _by_column(ctx, "scipy", n) for n in dir(module) if isinstance(getattr(module, n), types.FunctionType)}
+    if module.__name__.startswith("cupyx"):
+        found = {n: _by_column(ctx, "scipy", n) for n in dir(module)}
+    return Shim(module, {n: f for n, f in found.items() if f is not None})
+
+
+def _by_column(ctx: Context, column: str, name: str) -> Callable[..., Any] | None:
+    row = table().find(column, name)
+    if row is None:
+        return None
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return protocols.call_row(ctx, row, args, kwargs, ctx.enter())
+
+    return call
 
 
 # -- math --------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from fuser.frontend.context import Context, Specialize, tracing
 from fuser.frontend.poison import StopTrace
 from fuser.frontend.rebind import Rebinder
 from fuser.frontend.scalar import Scalar, host
+from fuser.frontend.selection import Selection
 from fuser.frontend.storage import Storage
 from fuser.frontend.tracer import TracedArray
 from fuser.graph import Effect, Graph, Node
@@ -72,6 +73,11 @@ def trace_once(
             raise failure from None
         except FuserError as error:
             raise run.ctx.failure() or error from None
+        except Exception as error:
+            failure = run.ctx.failure()
+            if failure is not None:  # what went wrong may be due to a refused call's stand-in
+                raise failure from error
+            raise
 
 
 class _Run:
@@ -101,13 +107,13 @@ class _Run:
     def graph(self, arguments: Mapping[str, Any]) -> Graph:
         args, kwargs = bind(self.fn, arguments)
         result = self.rebinder.callable(self.fn)(*args, **kwargs)
+        outputs: list[Node] = []
+        leaves, tree = trees.flatten(result, is_leaf=lambda v: False)
+        shown = tuple(self._output(leaf, outputs) for leaf in leaves)
         failure = self.ctx.failure()
         if failure is not None:
             raise failure
         self.rebinder.check()
-        outputs: list[Node] = []
-        leaves, tree = trees.flatten(result, is_leaf=lambda v: False)
-        shown = tuple(self._output(leaf, outputs) for leaf in leaves)
         effects = self._effects()
         for node in outputs:
             if len(outputs) == 1 and node not in self.ctx.b.names and node.op != "scalar":
@@ -129,6 +135,8 @@ class _Run:
             value: Any = np.asarray(leaf)[()]
             outputs.append(self.ctx.outside(value) if value.ndim else elementwise.as_node(self.ctx.b, value))
             return ArrayLeaf(len(outputs) - 1)
+        if type(leaf) is Selection:
+            leaf._refused()
         return StaticLeaf(leaf)
 
     def _effects(self) -> list[Effect]:

@@ -313,6 +313,9 @@ class TracedArray:
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         return protocols.function(self._ctx, func, args, kwargs)
 
+    def __cupy_override_elementwise_kernel__(self, kernel: Any, *args: Any, **kwargs: Any) -> Any:
+        return protocols.cupy_kernel(self._ctx, kernel, args, kwargs)
+
     # -- operators --------------------------------------------------------------------------------------
     __add__, __radd__, __iadd__ = _operator(np.add)
     __sub__, __rsub__, __isub__ = _operator(np.subtract)

@@ -13,8 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from fuser import trees
 from fuser.errors import ArgumentError, DeviceError, DTypeError
 from fuser.hostexpr import HostExpr
@@ -162,9 +160,8 @@ def on_place(bound: Bound) -> tuple[ArrayInfo, ...]:
     """The call's arrays with NumPy scalars moved to the call's device."""
     if bound.place == CPU or not any(i.is_scalar for i in bound.infos):
         return bound.infos
-    import cupy
+    from fuser.runtime import cuda
 
-    with cupy.cuda.Device(bound.place.ordinal):
-        return tuple(
-            arrays.describe(cupy.asarray(np.asarray(i.base)), "scalar") if i.is_scalar else i for i in bound.infos
-        )
+    return tuple(
+        arrays.describe(cuda.copy_to(bound.place, i.base), "scalar") if i.is_scalar else i for i in bound.infos
+    )

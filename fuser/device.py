@@ -14,7 +14,7 @@ x 16 x clock (H200: 1.98 GHz).
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache
 from typing import Literal
@@ -120,7 +120,9 @@ def find(name: str) -> Device:
     """The device of a name; an architecture between two known ones takes the older one's numbers.
     DeviceError if unknown.
     """
-    spelled = name.lower().removesuffix("a").replace("compute_", "sm_")
+    spelled = name.lower().replace("compute_", "sm_")
+    if spelled.startswith("sm_"):
+        spelled = spelled.removesuffix("a")  # sm_90a: the same chip with its own instructions
     if spelled == "cpu":
         return cpu()
     if spelled in ("cuda", "gpu"):
@@ -130,8 +132,6 @@ def find(name: str) -> Device:
     if spelled.startswith("sm_") and spelled[3:].isdigit():
         older = [d for d in _MODELS.values() if int(d.name[3:]) <= int(spelled[3:])]
         if older and int(spelled[3:]) < 130:
-            from dataclasses import replace
-
             return replace(older[-1], name=spelled)
     near = get_close_matches(spelled, names(), 1)
     hint = [f"did you mean {near[0]}?"] if near else [f"known: {', '.join(names())}"]

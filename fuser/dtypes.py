@@ -108,7 +108,7 @@ def find(spelling: object) -> DType | None:
         return hit
     try:
         dtype = np.dtype(spelling)  # type: ignore[call-overload]
-    except TypeError:
+    except (TypeError, ValueError):
         return None
     return _BY_NUMPY.get(dtype.newbyteorder("="))
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 WIDTH = 64  # column of the slug in the first line
+LINE = 110  # characters of a source line that are shown
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Span:
 
 
 def underline(spans: Sequence[Span]) -> list[str]:
-    """Source lines with carets under the spans; spans of one line share it."""
+    """Source lines with carets under the spans; spans of one line share it. A long line is cropped."""
     lines: list[str] = []
     done: set[tuple[str, int]] = set()
     for span in spans:
@@ -51,19 +52,27 @@ def underline(spans: Sequence[Span]) -> list[str]:
             continue
         done.add(place)
         head = f"  {span.where}  "
-        source = span.text.rstrip()
-        cut = len(source) - len(source.lstrip())
-        lines.append(head + source.strip())
         marks = [s for s in spans if (s.filename, s.line) == place and s.column]
+        shown, cut = _cropped(span.text.rstrip(), min((s.column for s in marks), default=1))
+        lines.append(head + shown)
         if marks:
-            row = [" "] * max(max(s.end_column, s.column + 1) - 1 - cut for s in marks)
+            row = [" "] * len(shown) + [" "]
             for s in marks:
                 for c in range(s.column - 1 - cut, max(s.end_column, s.column + 1) - 1 - cut):
-                    if c >= 0:
+                    if 0 <= c < len(row):
                         row[c] = "^"
             note = "; ".join(s.note for s in marks if s.note)
             lines.append((" " * len(head) + "".join(row).rstrip() + " " + note).rstrip())
     return lines
+
+
+def _cropped(source: str, column: int) -> tuple[str, int]:
+    """A source line without its indentation, at most LINE characters around a column, and how many lie before them."""
+    cut = len(source) - len(source.lstrip())
+    if len(source) - cut <= LINE:
+        return source[cut:], cut
+    left = max(cut, min(column - 1 - LINE // 3, len(source) - LINE))
+    return source[left : left + LINE], left
 
 
 class FuserError(Exception):

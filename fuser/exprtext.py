@@ -20,7 +20,8 @@ from dataclasses import dataclass, field
 from typing import NoReturn
 
 from fuser.errors import ParseError, Span
-from fuser.hostexpr import FUNCTIONS, ExprKind, HostExpr, _result_kind, lit, sym
+from fuser.hostexpr import ExprKind, HostExpr, _result_kind, lit, sym
+from fuser.hostfunctions import FUNCTIONS
 
 _TIGHT = ("/", "//", "%", "**")
 _LOOSE = ("<", "<=", ">", ">=", "==", "!=", "&", "|", "^", "<<", ">>")

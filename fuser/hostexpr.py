@@ -11,47 +11,19 @@ equal (`n - 1 + 1` is `n`). Float arithmetic is never rearranged: `2.0 * h` must
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, Union
+from typing import Any, Literal
+
+from fuser.hostfunctions import BOOL_RESULT, FLOAT_RESULT, FUNCTIONS, INT_RESULT
 
 ExprKind = Literal["int", "float", "bool"]
-Number = Union[int, float, bool]
+Number = int | float | bool
 Monomial = tuple["HostExpr", ...]
 Env = Mapping[str, Any]
 
 MAX_TERMS = 64  # a product of sums that would have more terms stays an unexpanded `*` atom
-
-
-def _truediv(a: Any, b: Any) -> Any:
-    return a / b
-
-
-def _clip(x: Any, lo: Any, hi: Any) -> Any:
-    return max(lo, min(x, hi))
-
-
-def _ceil_pow2(n: int) -> int:
-    """Smallest power of two >= n (1 for n <= 1): the size-class bucket of a length."""
-    return 1 << max(n - 1, 0).bit_length()
-
-
-FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": _truediv,
-    "//": operator.floordiv, "%": operator.mod, "**": operator.pow, "neg": operator.neg, "pos": operator.pos,
-    "abs": abs, "min": min, "max": max, "clip": _clip, "ceil_pow2": _ceil_pow2,
-    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
-    "==": operator.eq, "!=": operator.ne, "not": operator.not_,
-    "&": operator.and_, "|": operator.or_, "^": operator.xor, "<<": operator.lshift, ">>": operator.rshift,
-    "~": operator.invert, "float": float, "int": int, "bool": bool, "where": lambda c, a, b: a if c else b,
-    "sqrt": math.sqrt, "exp": math.exp, "log": math.log, "sin": math.sin, "cos": math.cos, "tanh": math.tanh,
-    "floor": math.floor, "ceil": math.ceil,
-}  # fmt: skip
-_BOOL_RESULT = frozenset({"<", "<=", ">", ">=", "==", "!=", "not", "bool"})
-_FLOAT_RESULT = frozenset({"/", "float", "sqrt", "exp", "log", "sin", "cos", "tanh"})
-_INT_RESULT = frozenset({"int", "floor", "ceil", "ceil_pow2"})
 
 
 @dataclass(frozen=True)
@@ -79,7 +51,7 @@ class HostExpr:
             return True
         if not isinstance(other, HostExpr) or self._hash != other._hash:
             return False
-        return self.key == other.key
+        return _same(self, other)
 
     @cached_property
     def key(self) -> str:
@@ -108,8 +80,19 @@ class HostExpr:
 
     @cached_property
     def symbols(self) -> frozenset[str]:
-        """Names of all symbols in the expression."""
-        return frozenset(n.value for n in self.walk() if n.op == "sym")
+        """Names of all symbols in the expression. Kept on every part, so that a growing chain costs one step a link."""
+        stack = [self]
+        while True:
+            node = stack[-1]
+            waiting = [a for a in node.args if "symbols" not in a.__dict__]
+            if waiting:
+                stack += waiting
+                continue
+            found = frozenset((node.value,)) if node.op == "sym" else frozenset().union(*(a.symbols for a in node.args))
+            stack.pop()
+            if not stack:
+                return found
+            node.__dict__["symbols"] = found
 
     def evaluate(self, env: Env) -> Any:
         """The value in Python semantics; KeyError names a symbol that `env` lacks."""
@@ -133,7 +116,7 @@ class HostExpr:
 
     def substitute(self, mapping: Mapping[str, HostExpr]) -> HostExpr:
         """Symbols replaced (and the result simplified again); the same object when nothing changes."""
-        if not mapping or self.symbols.isdisjoint(mapping):
+        if not mapping or mapping.keys().isdisjoint(self.symbols):
             return self
         out: dict[int, HostExpr] = {}
         for n in self.walk():
@@ -141,7 +124,7 @@ class HostExpr:
                 out[id(n)] = mapping.get(n.value, n)
             elif n.args:
                 new = tuple(out[id(a)] for a in n.args)
-                same = all(a is b for a, b in zip(new, n.args))
+                same = all(a is b for a, b in zip(new, n.args, strict=True))
                 out[id(n)] = n if same else call(n.op, *new)
             else:
                 out[id(n)] = n
@@ -197,8 +180,22 @@ class HostExpr:
         return f"HostExpr({self})"
 
 
-Operand = Union[HostExpr, int, float, bool]
-Dim = Union[int, HostExpr]
+Operand = HostExpr | int | float | bool
+Dim = int | HostExpr
+
+
+def _same(a: HostExpr, b: HostExpr) -> bool:
+    """Structural equality; iterative, each pair of shared parts looked at once."""
+    stack, seen = [(a, b)], set()
+    while stack:
+        x, y = stack.pop()
+        if x is y or (id(x), id(y)) in seen:
+            continue
+        seen.add((id(x), id(y)))
+        if (x._hash, x.op, x.kind, len(x.args)) != (y._hash, y.op, y.kind, len(y.args)) or repr(x.value) != repr(y.value):
+            return False
+        stack.extend(zip(x.args, y.args, strict=True))
+    return True
 
 
 def _kind_of(value: Number) -> ExprKind:
@@ -238,11 +235,11 @@ def as_dim(expr: Operand) -> Dim:
 
 
 def _result_kind(op: str, args: tuple[HostExpr, ...]) -> ExprKind:
-    if op in _BOOL_RESULT:
+    if op in BOOL_RESULT:
         return "bool"
-    if op in _FLOAT_RESULT:
+    if op in FLOAT_RESULT:
         return "float"
-    if op in _INT_RESULT:
+    if op in INT_RESULT:
         return "int"
     kinds = [a.kind for a in (args[1:] if op == "where" else args)]
     if "float" in kinds:
@@ -316,7 +313,7 @@ def _combine(op: str, parts: list[Terms], args: tuple[HostExpr, ...]) -> Terms:
     if op == "neg":
         return {m: -c for m, c in parts[0].items()}
     out = dict(parts[0])
-    for part, arg in zip(parts[1:], args[1:]):
+    for part, arg in zip(parts[1:], args[1:], strict=True):
         if op == "*":
             if len(out) * len(part) > MAX_TERMS:
                 out = {tuple(sorted((_from_terms(out), arg), key=_key)): 1}
@@ -415,7 +412,7 @@ def _render_call(n: HostExpr, args: list[str]) -> str:
     if n.op == "+" and n.kind == "int":
         return " + ".join(args).replace("+ -", "- ")
     if n.op == "*" and n.kind == "int":
-        shown = [_paren(a, s) for a, s in zip(n.args, args)]
+        shown = [_paren(a, s) for a, s in zip(n.args, args, strict=True)]
         return "-" + "*".join(shown[1:]) if shown[0] == "-1" else "*".join(shown)
     if n.op in _INFIX and len(args) == 2:
         return f"{_paren(n.args[0], args[0])} {n.op} {_paren(n.args[1], args[1])}"

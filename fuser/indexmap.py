@@ -88,7 +88,7 @@ def broadcast(source: Shape, result: Shape) -> IndexMap:
 def linear(index: Index, shape: Shape) -> HostExpr:
     """Row-major linear index of `index` in `shape`."""
     total = lit(0)
-    for e, d in zip(index, shape):
+    for e, d in zip(index, shape, strict=True):
         total = total * d + e
     return total
 
@@ -238,6 +238,6 @@ def contiguous_strides(shape: Shape) -> tuple[Dim, ...]:
 def offset(index: Index, strides: Sequence[Dim]) -> HostExpr:
     """Element offset of `index` for given strides, with split axes recombined."""
     total = lit(0)
-    for e, s in zip(index, strides):
+    for e, s in zip(index, strides, strict=True):
         total = total + wrap(e) * s
     return recombine(total)

@@ -29,7 +29,8 @@ from fuser.graph import (
     ScanAttrs,
     ViewAttrs,
 )
-from fuser.hostexpr import FUNCTIONS, HostExpr
+from fuser.hostexpr import HostExpr
+from fuser.hostfunctions import FUNCTIONS
 from fuser.indexmap import Index, coefficient
 from fuser.optable import table
 from fuser.optable.base import Composite, OpaqueOp, Reduction, ScalarOp, Scan
@@ -45,8 +46,9 @@ def evaluate(graph: Graph, arrays: Sequence[Any], env: Env) -> tuple[list[Array]
     """(values of outputs, values of effects) of a graph.
 
     arrays: one an argument, in order, of the argument's dtype and shape. env: every dim symbol and `=scalar`
-    symbol with its Python number. Raises ValueError for an empty reduction with no identity, OverflowArgumentError for a
-    Python int that does not fit, InternalError when an index map leaves its source (a fault of fuser's).
+    symbol with its Python number. Raises ValueError for an empty reduction with no identity,
+    OverflowArgumentError for a Python int that does not fit, InternalError when an index map leaves its source
+    (a fault of fuser's).
     """
     readers = _reader_counts(graph)
     values: Values = {}

@@ -16,7 +16,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from fuser.hostexpr import FUNCTIONS, Dim, HostExpr, call
+from fuser.hostexpr import Dim, HostExpr, call
+from fuser.hostfunctions import ceil_pow2
 
 AxisKind = Literal["inner", "outer"]  # inner: the reduced axes include the node's last axis
 DeviceKind = Literal["cuda", "cpu"]
@@ -40,7 +41,7 @@ class Order:
 
 def bucket(n: int) -> int:
     """The size-class bucket of a length: the power of two at or above it."""
-    return int(FUNCTIONS["ceil_pow2"](n))
+    return ceil_pow2(n)
 
 
 def bucket_expr(n: Dim) -> HostExpr:

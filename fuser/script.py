@@ -141,11 +141,10 @@ def _on_device(value: Any, compiled: Compiled) -> Any:
     if not isinstance(value, np.ndarray) or not str(compiled._options.device or "").startswith("cuda"):
         return value
     from fuser.runtime import cuda
+    from fuser.runtime.arrays import Place
 
     cuda.require()
-    import cupy
-
-    return cupy.asarray(value)
+    return cuda.copy_to(Place("cuda"), value)
 
 
 def _describe(leaf: Any) -> str:

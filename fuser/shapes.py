@@ -73,7 +73,7 @@ class ShapeEnv:
 
     def canonical(self, d: Dim) -> Dim:
         """The representative of a dim under all merges so far."""
-        while isinstance(d, HostExpr) and not d.symbols.isdisjoint(self.merged):
+        while isinstance(d, HostExpr) and not self.merged.keys().isdisjoint(d.symbols):
             d = as_dim(d.substitute(self.merged))
         return d
 

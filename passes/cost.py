@@ -202,7 +202,7 @@ def estimate(
     inputs = {k: _read_bytes(facts, cores, k) for k in group.inputs}
     load = group_load(facts, formed, inputs, group.outputs, device)
     busy = max(load.time_us(device) - device.launch_us, 1e-9)
-    needs = _registers(facts, group, cores, schedule)
+    needs = registers.of_group(facts, group, schedule)
     out = {
         "registers": needs, "bytes": load.nbytes, "us": load.time_us(device),
         "memory": 1e6 * load.nbytes / device.bandwidth / load.share / busy,
@@ -223,15 +223,3 @@ def _facts(graph: Graph, sizes: tuple[tuple[str, int], ...]) -> Facts:
 
 def _read_bytes(facts: Facts, cores: Iterable[int], source: int) -> int:
     return max((r.nbytes for k in cores for r in facts.reads[k] if r.source == source), default=facts.nbytes(source))
-
-
-def _registers(facts: Facts, group: Group, cores: frozenset[int], schedule: Schedule | None) -> int:
-    live = registers.peak(facts, cores, group.outputs) + registers.accumulators(facts, cores)
-    lanes = getattr(schedule, "vector", 1) * getattr(schedule, "unroll", 1)
-    kept = 0
-    if getattr(schedule, "resident", False):
-        per_thread = facts.count(group.space.reduced) / max(getattr(schedule, "threads_per_row", 1), 1)
-        wide = [k for k in group.inputs if facts.nodes[k].rank >= 1 and facts.nbytes(k)]
-        biggest = max((facts.nodes[k].storage.bytes for k in wide), default=4)
-        kept = int(per_thread * biggest) // 4
-    return registers.estimate(facts, live, group.inputs, kept, lanes)

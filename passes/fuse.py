@@ -18,6 +18,7 @@ from fuser.passes import decisions, effects, repair
 from fuser.passes.clusters import Partition
 from fuser.passes.facts import Facts
 from fuser.passes.legality import describe, named
+from fuser.passes.limits import Limits
 from fuser.passes.search import Search
 
 PATH_BUDGET = 2048  # clusters looked at when asking whether a merge would close a cycle
@@ -44,10 +45,11 @@ def plan_groups(
     facts = Facts(graph, sizes)
     partition = Partition(facts, options.path_budget)
     strided = {n.id for p, n in graph.inputs.items() if p not in options.contiguous}
-    search = Search(partition, device, frozenset(strided))
+    limits = Limits(facts, device, strided)
+    search = Search(partition, limits)
     search.run()
     kernels = repair.units(partition, search, device)
-    again = repair.Recompute(facts, kernels, device)
+    again = repair.Recompute(facts, kernels, limits)
     again.run()
     order = effects.execution_order(facts, kernels)
     groups = _name_all(facts, [kernels[k].formed.group for k in order])

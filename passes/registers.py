@@ -11,13 +11,22 @@ against ptxas the prototype of this formula had a median error of 6%.
 from __future__ import annotations
 
 from collections.abc import Iterable, Set
+from typing import TYPE_CHECKING
 
 from fuser.graph import ReduceAttrs
+from fuser.group import Group
+from fuser.optable import table
 from fuser.passes.facts import Facts
+
+if TYPE_CHECKING:
+    from fuser.schedule import Schedule
 
 OVERHEAD = 10  # addresses, loop counters, the thread's place (the prototype's constant)
 LOADS_HOISTED = 32  # a schedule starts no more loads ahead than this: 32 x 4 bytes x 2048 threads is 256 KiB an SM
 GRANULE = 8  # registers are granted to a warp in eights
+# What finishing a reduction needs on top (lane numbers, shared addresses, the partner's state, a split's
+# ticket); fitted to ptxas' counts for the kernels of the public workloads.
+EXCHANGE = {"rows": 8, "columns": 12, "split": 20}
 
 
 def width(facts: Facts, node_id: int) -> int:
@@ -65,6 +74,42 @@ def estimate(facts: Facts, live: int, inputs: Iterable[int], kept: int = 0, lane
     return (needed + GRANULE - 1) // GRANULE * GRANULE
 
 
+def state_width(facts: Facts, node_id: int) -> int:
+    """Registers of one running state of a reduction."""
+    node = facts.nodes[node_id]
+    row = table().reduction(node.op)
+    return sum(max(t.bytes, 4) // 4 for t in row.state(node.inputs[0].dtype))
+
+
 def accumulators(facts: Facts, cores: Iterable[int]) -> int:
-    """Registers that running reductions hold (one state value each; a second for an index or a count)."""
-    return sum(2 * width(facts, k) for k in cores if isinstance(facts.nodes[k].attrs, ReduceAttrs))
+    """Registers that running reductions hold, one state each."""
+    return sum(state_width(facts, k) for k in cores if isinstance(facts.nodes[k].attrs, ReduceAttrs))
+
+
+def scratch(facts: Facts, cores: Iterable[int]) -> int:
+    """Most registers that one operator needs beyond its operands: operators run one after another."""
+    rows = table().rows
+    found = [0]
+    for k in cores:
+        node = facts.nodes[k]
+        beyond = getattr(getattr(rows.get(node.op), "cost", None), "registers", 0)
+        found.append(beyond * width(facts, k))
+    return max(found)
+
+
+def of_group(facts: Facts, group: Group, schedule: Schedule | None) -> int:
+    """Registers a thread of a group's kernel under a schedule (of the simplest one where none is given)."""
+    cores = frozenset(group.members) & facts.core_set
+    vector, unroll = getattr(schedule, "vector", 1), getattr(schedule, "unroll", 1)
+    kind = str(getattr(schedule, "kind", group.kind))
+    live = peak(facts, cores, group.outputs) + scratch(facts, cores) + EXCHANGE.get(kind, 0)
+    states = max((sum(state_width(facts, r.node) for r in s.reducers) for s in group.stages[0]), default=0)
+    kept = states * (1 if kind == "columns" else vector)
+    inputs = group.inputs
+    if getattr(schedule, "resident", False) and group.space.reduced:
+        length, whole = facts.count(group.space.reduced), facts.count(group.space.parallel + group.space.reduced)
+        sizes = {k: facts.count(facts.nodes[k].shape) for k in inputs}
+        steps = length / max(getattr(schedule, "threads_per_row", 1), 1)
+        kept += int(sum(steps * facts.nodes[k].storage.bytes for k in inputs if sizes[k] >= whole)) // 4
+        inputs = tuple(k for k in inputs if sizes[k] == length)
+    return estimate(facts, live, inputs, kept, vector * unroll)

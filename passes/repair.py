@@ -17,6 +17,7 @@ from fuser.passes import cost
 from fuser.passes.clusters import Partition
 from fuser.passes.facts import Facts, base_of, is_reduction
 from fuser.passes.legality import Formed, Refusal, examine
+from fuser.passes.limits import Limits
 from fuser.passes.search import Search
 
 CONE_LIMIT = 24  # operators that are copied at most
@@ -58,8 +59,8 @@ def _time(facts: Facts, formed: Formed, inputs: Mapping[int, int], stored: Itera
 class Recompute:
     """Tries every temporary once, the largest first; `decisions` says what was done."""
 
-    def __init__(self, facts: Facts, all_units: dict[int, Unit], device: Device) -> None:
-        self.facts, self.units, self.device = facts, all_units, device
+    def __init__(self, facts: Facts, all_units: dict[int, Unit], limits: Limits) -> None:
+        self.facts, self.units, self.device, self.limits = facts, all_units, limits.device, limits
         self.decisions: list[Decision] = []
         self.left = EXAMINED
 
@@ -77,15 +78,18 @@ class Recompute:
 
     def _drop_unread(self) -> None:
         """Store nothing that the copies made needless; a kernel that stores nothing goes."""
+        kept: set[int] = set()  # units whose placement hangs on a value that nobody reads any more
         while True:
             read = {k for u in self.units.values() for k in u.inputs} | self.facts.anchored
-            idle = [u for u in self.units.values() if u.kind == "fused" and not u.stored <= read]
+            idle = [u for u in self.units.values() if u.kind == "fused" and not u.stored <= read and u.id not in kept]
             if not idle:
                 return
             for u in idle:
                 smaller = self._storing(u, u.stored & read)
-                assert smaller is not None, "fewer stores cannot make a group illegal"
-                self._put(smaller)
+                if smaller is None:
+                    kept.add(u.id)
+                else:
+                    self._put(smaller)
 
     def _put(self, u: Unit) -> None:
         if u.stored:
@@ -170,5 +174,7 @@ class Recompute:
             for r in self.facts.reads[k]:
                 if r.source not in cores:
                     inputs[r.source] = max(inputs.get(r.source, 0), r.nbytes)
+        if self.limits.kernel(cores, inputs, stored) is not None:
+            return None
         time = _time(self.facts, formed, inputs, stored, self.device)
         return Unit(like.id, like.kind, cores, stored, inputs, formed, time)

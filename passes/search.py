@@ -10,40 +10,41 @@ pair of neighbours in a list of readers enters once, so the work is near-linear 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-from fuser.device import Device
 from fuser.hostexpr import HostExpr
 from fuser.passes import cost, registers
 from fuser.passes.clusters import Cluster, Partition
 from fuser.passes.facts import is_reduction
 from fuser.passes.legality import Formed, Refusal, examine
+from fuser.passes.limits import Limits
 from fuser.passes.place import split_axes
 
-MEMBER_LIMIT = 512  # operators a kernel: compile time grows with it, and past a few hundred nothing is left to save
 RETRIES = 6  # times a pair that was refused for its surroundings is looked at again
 RETRIED = ("cycle", "budget", "space")  # refusals that a merge with a third cluster can lift
-PARAMETER = 8  # bytes of a pointer, scalar, dim or stride in the parameter block
-FIXED_PARAMETERS = 24 * PARAMETER  # dims, divisors and strides of the group's own space
 LIVE_CHECK = 48  # registers alive (as a bound) above which they are counted exactly
 
 PairKind = Literal["vertical", "sibling"]
 Numbers = dict[str, "float | int | str"]
 
 
-@dataclass(order=True)
+@dataclass(eq=False, slots=True)
 class Candidate:
-    """A pair of cores whose clusters might merge; sorted by bytes saved (most first), then by hashes."""
+    """A pair of cores whose clusters might merge, as last scored: bytes saved at these versions of the clusters."""
 
-    rank: tuple[int, int, int, str]
-    a: int = field(compare=False)
-    b: int = field(compare=False)
-    kind: PairKind = field(compare=False)
-    versions: tuple[int, int] = field(compare=False, default=(0, 0))
-    tries: int = field(compare=False, default=0)
+    a: int
+    b: int
+    kind: PairKind
+    saved: int = 0
+    versions: tuple[int, int] = (0, 0)
+    tries: int = 0
+
+
+# Bytes saved (negated: most first), the lower and higher hash of the pair, its kind, a serial number.
+Rank = tuple[int, int, int, str, int]
 
 
 @dataclass(frozen=True)
@@ -60,29 +61,33 @@ class Considered:
 class Search:
     """One run of the search on a partition."""
 
-    def __init__(self, partition: Partition, device: Device, strided: frozenset[int]) -> None:
-        self.partition, self.facts, self.device = partition, partition.facts, device
-        self.strided = strided
-        self.heap: list[Candidate] = []
+    def __init__(self, partition: Partition, limits: Limits) -> None:
+        self.partition, self.facts, self.device, self.limits = partition, partition.facts, limits.device, limits
+        self.heap: list[tuple[Rank, Candidate]] = []
+        self.serial = 0
         self.waiting: dict[int, list[Candidate]] = {}
         self.settled: dict[tuple[int, int], tuple[int, int]] = {}
         self.considered: list[Considered] = []
 
     def run(self) -> None:
         """Merge until no candidate is left."""
-        for a, b, kind in (*self._producers(), *self._siblings()):
-            self._push(Candidate((0, 0, 0, kind), a, b, kind))
+        producers = dict.fromkeys(self._producers())
+        siblings = (pair for pair in self._siblings() if pair not in producers and pair[::-1] not in producers)
+        kinds: tuple[tuple[PairKind, Iterable[tuple[int, int]]], ...] = (("vertical", producers), ("sibling", siblings))
+        for kind, pairs in kinds:
+            for a, b in pairs:
+                self._push(Candidate(a, b, kind))
         while self.heap:
-            self._step(heapq.heappop(self.heap))
+            self._step(heapq.heappop(self.heap)[1])
 
     # -- candidates --------------------------------------------------------------------------------
-    def _producers(self) -> Iterator[tuple[int, int, PairKind]]:
+    def _producers(self) -> Iterator[tuple[int, int]]:
         for k in self.facts.cores:
             for r in self.facts.reads[k]:
                 if r.source in self.partition.of and self.partition.of[r.source] != self.partition.of[k]:
-                    yield r.source, k, "vertical"
+                    yield r.source, k
 
-    def _siblings(self) -> Iterator[tuple[int, int, PairKind]]:
+    def _siblings(self) -> Iterator[tuple[int, int]]:
         """Readers of one value: neighbours in hash order within each kind of space, and the kinds' first ones."""
         for readers in self.facts.readers.values():
             kinds: dict[object, list[int]] = {}
@@ -90,8 +95,7 @@ class Search:
                 kinds.setdefault(self._space_kind(k), []).append(k)
             chains = [*kinds.values(), [members[0] for _, members in sorted(kinds.items(), key=lambda i: str(i[0]))]]
             for chain in chains:
-                for a, b in pairwise(chain):
-                    yield a, b, "sibling"
+                yield from pairwise(chain)
 
     def _space_kind(self, core: int) -> object:
         node = self.facts.nodes[core]
@@ -106,9 +110,10 @@ class Search:
         if a is b:
             return
         low, high = sorted((self.facts.digests[c.a], self.facts.digests[c.b]))
-        c.rank = (-self.partition.saved(*self._in_order(a, b)), low, high, c.kind)
+        c.saved = self.partition.saved(*self._in_order(a, b))
         c.versions = (a.version, b.version)
-        heapq.heappush(self.heap, c)
+        self.serial += 1
+        heapq.heappush(self.heap, ((-c.saved, low, high, c.kind, self.serial), c))
 
     @staticmethod
     def _in_order(a: Cluster, b: Cluster) -> tuple[Cluster, Cluster]:
@@ -130,7 +135,7 @@ class Search:
             return
         self.settled[key] = versions
         a, b = self._in_order(a, b)
-        verdict = self._judge(a, b, -c.rank[0])
+        verdict = self._judge(a, b, c.saved)
         if isinstance(verdict, Refusal):
             self.considered.append(Considered(c.a, c.b, c.kind, verdict.reason, dict(verdict.numbers)))
             if verdict.reason in RETRIED and c.tries < RETRIES:
@@ -162,9 +167,9 @@ class Search:
         flows = self.partition.flows(a, b)
         stored = self.partition.stored(a.cores, flows, b) | self.partition.stored(b.cores)
         live = self._live(a, b, flows, stored)
-        needs = registers.estimate(self.facts, live, {*a.inputs, *b.inputs})
-        if needs > self.device.thread_registers:
-            return Refusal("registers", numbers={**numbers, "needs": needs, "limit": self.device.thread_registers})
+        needs, refusal = self.limits.registers(live, {*a.inputs, *b.inputs})
+        if refusal is not None:
+            return Refusal("registers", numbers={**numbers, **refusal.numbers})
         numbers["registers"] = needs
         if a.plain is not None and a.plain == b.plain and self._direct(a, b, flows):
             return _Merge(after, before, numbers, live, plain=a.plain)
@@ -189,22 +194,13 @@ class Search:
             or (b.kind == "scan" and a.plain is None)
         ):
             return Refusal("scan")
-        if len(a.cores) + len(b.cores) > MEMBER_LIMIT:
-            return Refusal("length", numbers={"operators": len(a.cores) + len(b.cores), "limit": MEMBER_LIMIT})
-        size = self._arguments(a, b)
-        if size > self.device.argument_bytes:
-            return Refusal("arguments", numbers={"argument_bytes": size, "limit": self.device.argument_bytes})
-        return None
+        return self.limits.members(len(a.cores) + len(b.cores)) or self._arguments(a, b)
 
-    def _arguments(self, a: Cluster, b: Cluster) -> int:
-        """Bytes of the parameter block: pointers of inputs and outputs, strides of strided arguments, scalars."""
+    def _arguments(self, a: Cluster, b: Cluster) -> Refusal | None:
         inputs = a.inputs.keys() | b.inputs.keys()
         inputs = {k for k in inputs if self.partition.of.get(k) not in (a.id, b.id)}
-        strides = sum(self.facts.nodes[k].rank for k in inputs if k in self.strided)
-        outputs = len(self.partition.stored(a.cores, self.partition.flows(a, b), b)) + len(
-            self.partition.stored(b.cores)
-        )
-        return FIXED_PARAMETERS + PARAMETER * (len(inputs) + outputs + strides + len(a.scalars | b.scalars))
+        outputs = self.partition.stored(a.cores, self.partition.flows(a, b), b) | self.partition.stored(b.cores)
+        return self.limits.arguments(inputs, len(outputs), a.scalars | b.scalars)
 
     def _live(self, a: Cluster, b: Cluster, flows: list[int], stored: set[int]) -> int:
         bound = a.live + b.live + len(flows)

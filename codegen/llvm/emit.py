@@ -22,7 +22,7 @@ from fuser.codegen.llvm import spell
 from fuser.codegen.llvm.access import Access, Array
 from fuser.codegen.llvm.convert import Converter
 from fuser.codegen.llvm.host import Host
-from fuser.codegen.llvm.lanewidth import lane_width, literal_trip
+from fuser.codegen.llvm.lanewidth import lane_width, literal_trip, skippable
 from fuser.codegen.llvm.vector import Lanes, Linear, Uniform, Value, Varying
 from fuser.codegen.loops import (
     SIMT_ONLY,
@@ -47,7 +47,7 @@ from fuser.errors import InternalError
 from fuser.optable import table
 from fuser.optable.base import Convert, pick
 
-UNROLLED = 16  # vector rounds of a loop with a known trip count that are written out
+UNROLLED = 8  # vector rounds of a loop with a known trip count that are written out
 
 
 @dataclass(frozen=True)
@@ -115,6 +115,7 @@ class _Emitter:
         count = len(kernel.buffers)
         self.arrays = {p.name: Array(a, p.dtype) for p, a in zip(kernel.buffers, work.args[:count], strict=True)}
         self.values: dict[str, Value | Slot] = {}
+        self.chosen: Any = None  # in a branch that only some lanes take: which
         self.begin, self.end = work.args[-2:]
         for p, argument in zip(kernel.scalars, work.args[count:-2], strict=True):
             bit = self.b.icmp_unsigned("!=", argument, types.like(argument, 0)) if p.dtype == BOOL else argument
@@ -174,7 +175,10 @@ class _Emitter:
         slot = self.values[s.var.name]
         if not isinstance(slot, Slot) or types.type_width(slot.kind) != self.lanes.width:
             raise InternalError(f"`{s.var.name}` is assigned where it may not change", "kernel-race")
-        self.b.store(self.lanes.vector(self.value(s.value)), slot.pointer)
+        value = self.lanes.vector(self.value(s.value))
+        if self.chosen is not None:
+            value = self.b.select(self.chosen, value, self.b.load(slot.pointer, typ=slot.kind))
+        self.b.store(value, slot.pointer)
 
     def _reserve(self, kind: Any, align: int | None = None) -> Any:
         with self.b.goto_block(self.entry):
@@ -216,7 +220,7 @@ class _Emitter:
     def _if(self, s: If) -> None:
         condition = self.value(s.condition)
         if not isinstance(condition, Uniform):
-            raise InternalError("a branch differs between the lanes of a vector loop", "kernel-vector")
+            return self._if_any(s, condition)
         if not s.orelse:
             with self.b.if_then(condition.ir):
                 self.block(s.then)
@@ -226,6 +230,17 @@ class _Emitter:
                 self.block(s.then)
             with otherwise:
                 self.block(s.orelse)
+
+    def _if_any(self, s: If, condition: Value) -> None:
+        """A branch that differs between lanes: taken where any lane takes it, its assignments kept to those lanes."""
+        if not skippable(s):
+            raise InternalError("a branch with side effects differs between lanes", "kernel-vector")
+        outer, lanes = self.chosen, self.lanes.vector(condition)
+        self.chosen = lanes if outer is None else self.b.and_(outer, lanes)
+        taken = spell.intrinsic(self.b, "vector.reduce.or", types.I1, [self.chosen], suffixes=[lanes.type])
+        with self.b.if_then(taken, likely=False):
+            self.block(s.then)
+        self.chosen = outer
 
     def _for(self, s: For) -> None:
         if s.kind == "parallel":

@@ -1,8 +1,8 @@
 """How many iterations of a vector loop run at once.
 
 In: a `For("vector")` and the machine's vector bytes. Out: a lane count; 1 where the body cannot run in lanes
-(a branch or loop bound that differs between iterations, a variable carried from one to the next). Its own
-file because it is an analysis: it reads statements and writes nothing.
+(a branch with side effects or a loop bound that differs between iterations, a variable carried from one to the next).
+Its own file because it is an analysis: it reads statements and writes nothing.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class _Body:
         elif isinstance(s, Store):
             self._count(s.value)
         elif isinstance(s, If):
-            self.in_lanes &= not self._varies(s.condition)
+            self.in_lanes &= not self._varies(s.condition) or skippable(s)
         elif isinstance(s, For):
             self.in_lanes &= not any(self._varies(x) for x in (s.start, s.stop, s.step))
         elif isinstance(s, (Alloc, LoadVec, StoreVec)):
@@ -86,6 +86,12 @@ class _Body:
     def _count(self, x: Operand) -> None:
         if x.dtype != BOOL:
             self.widest = max(self.widest, x.dtype.bytes)
+
+
+def skippable(s: If) -> bool:
+    """Whether the branch may run for lanes that do not take it: it only computes, and assigns what can be kept."""
+    computes = (isinstance(t, (Let, Mutable, Assign)) or (isinstance(t, If) and skippable(t)) for t in s.then)
+    return not s.orelse and all(computes)
 
 
 def lane_width(loop: For, vector_bytes: int) -> int:

@@ -33,9 +33,7 @@ def choose(graph: Graph, group: Group, size_class: SizeClass, device: Device) ->
     return cuda.choose(graph, group, size_class, device)
 
 
-def lower(
-    graph: Graph, group: Group, schedule: Schedule, device: Device, layouts: Layouts
-) -> tuple[Kernel, ...]:
+def lower(graph: Graph, group: Group, schedule: Schedule, device: Device, layouts: Layouts) -> tuple[Kernel, ...]:
     """The kernels of a group, in launch order."""
     if isinstance(schedule, CpuSchedule):
         from fuser.codegen.schedule.lower_cpu import lower_cpu

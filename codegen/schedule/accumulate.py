@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from fuser.codegen.builder import KernelBuilder
-from fuser.codegen.loops import Operand, Var
+from fuser.codegen.loops import Lit, Operand, Var
 from fuser.codegen.schedule.body import ReduceSite
 from fuser.dtypes import BOOL, I64, DType
 from fuser.graph import Graph
@@ -52,15 +53,30 @@ class Fold:
         return level[0]
 
     def lift(self, b: KernelBuilder, value: Operand, index: Operand) -> State:
-        """An element and its index in the reduced axes as a state."""
-        position: Operand = b.literal(0, I64)
-        if self.row.uses_index:
-            position = b.apply("cast", (index,), I64)
-        return _values(self.row.lift(S(b, value, value.dtype), S(b, position, I64)))
+        """An element and its index in the reduced axes as a (narrow) state."""
+        position: Operand = index if self.row.uses_index else b.literal(0, I64)
+        return _values(self.row.lift(S(b, value, value.dtype), S(b, position, position.dtype)))
 
     def finish(self, b: KernelBuilder, state: State, count: Operand) -> tuple[Operand, ...]:
         """The reduction's results; `count` is the number of elements (i64)."""
         return _values(self.row.finish(_handles(b, state), S(b, count, I64)))
+
+    @cached_property
+    def index_parts(self) -> tuple[bool, ...]:
+        """Which components of a state are the element's index itself."""
+        if not self.row.uses_index:
+            return (False,) * len(self.dtypes)
+        mark = S(_Silent(), "index", I64)
+        return tuple(s.value == "index" for s in self.row.lift(S(_Silent(), "element", self.operand), mark))
+
+    def narrow(self, state: State, b: KernelBuilder, dtype: DType) -> State:
+        """The state with its indices in an index type that holds every position (the identity's index stays largest)."""
+        parts = zip(state, self.index_parts, strict=True)
+        return tuple(_index_literal(b, v, dtype) if part else v for v, part in parts)
+
+    def widen(self, state: State, b: KernelBuilder) -> State:
+        """The state as its row declares it."""
+        return tuple(v if v.dtype == t else b.apply("cast", (v,), t) for v, t in zip(state, self.dtypes, strict=True))
 
     def declare(self, b: KernelBuilder, name: str, state: State) -> tuple[Var, ...]:
         """Mutable variables holding a state."""
@@ -102,11 +118,35 @@ class Accumulator:
         state = self.lanes[lane]
         assign(b, state, self.fold.combine(b, state, self.fold.lift(b, value, index)))
 
+    def folded(self, b: KernelBuilder, lanes: Sequence[int]) -> tuple[Var, ...]:
+        """Lanes of consecutive numbers combined, as a wide state in variables of its own."""
+        state = self.fold.tree(b, [self.lanes[k] for k in lanes])
+        if not any(self.fold.index_parts):
+            assign(b, self.lanes[lanes[0]], state)
+            return self.lanes[lanes[0]]
+        return self.fold.declare(b, self.fold.row.name, self.fold.widen(state, b))
 
-def start(b: KernelBuilder, fold: Fold, lanes: int) -> Accumulator:
-    """An accumulator whose lanes hold the identity."""
-    name = fold.row.name
-    return Accumulator(fold, tuple(fold.declare(b, name, fold.identity(b)) for _ in range(lanes)))
+
+def start(b: KernelBuilder, fold: Fold, lanes: int, index: DType) -> Accumulator:
+    """An accumulator whose lanes hold the identity; indices are kept in the index type while elements join."""
+    name, zero = fold.row.name, fold.narrow(fold.identity(b), b, index)
+    return Accumulator(fold, tuple(fold.declare(b, name, zero) for _ in range(lanes)))
+
+
+class _Silent:
+    """An `Emit` that emits nothing: for looking at what a row does with its operands."""
+
+    def apply(self, op: str, args: Sequence[object], dtype: DType) -> object:
+        return None
+
+    def literal(self, value: object, dtype: DType) -> object:
+        return None
+
+
+def _index_literal(b: KernelBuilder, value: Operand, dtype: DType) -> Operand:
+    """An identity's index in another index type: at most its largest value."""
+    assert isinstance(value, Lit)
+    return b.literal(min(int(value.value), (1 << (dtype.bits - 1)) - 1), dtype)
 
 
 class Carry:

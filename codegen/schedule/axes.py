@@ -1,7 +1,7 @@
 """Iteration axes: merging those that every access walks as one.
 
 In: the loop axes of a group and all index expressions over them. Out: fewer axes and the substitution
-that expresses the old variables by the new ones. Its own file because both targets collapse before they choose anything.
+that expresses the old variables by the new ones. Its own file because both targets collapse first.
 """
 
 from __future__ import annotations
@@ -39,9 +39,7 @@ def count(axes: Sequence[Axis]) -> HostExpr:
     return total
 
 
-def collapse(
-    axes: Sequence[Axis], expressions: Iterable[HostExpr]
-) -> tuple[tuple[Axis, ...], dict[str, HostExpr]]:
+def collapse(axes: Sequence[Axis], expressions: Iterable[HostExpr]) -> tuple[tuple[Axis, ...], dict[str, HostExpr]]:
     """Merges each axis into its inner neighbour where every expression depends on `outer * extent + inner` only.
 
     before: axes (p0: n), (p1: m), expressions p0*m + p1; after: (p1: n*m), p1, with p0 -> 0.

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from fuser.codegen.evaluate import Fetch, Program, Tracer
+from fuser.codegen.evaluate import Tracer
 from fuser.codegen.indices import Ranges
+from fuser.codegen.program import Fetch, Program
 from fuser.codegen.schedule.axes import Axis, axes_of, collapse, count
 from fuser.dtypes import DType
 from fuser.graph import Graph, InputAttrs, Node
@@ -100,9 +101,7 @@ def strides(graph: Graph, node: int, layouts: Layouts) -> tuple[Dim, ...]:
     return contiguous_strides(n.shape)
 
 
-def analyse(
-    graph: Graph, group: Group, layouts: Layouts, pass_key: PassKey | None = None, space: int = 0
-) -> Body:
+def analyse(graph: Graph, group: Group, layouts: Layouts, pass_key: PassKey | None = None, space: int = 0) -> Body:
     """The body of one space of a group. `pass_key` splits a stage whose reducers cannot share a loop."""
     s = group.spaces[space]
     parallel, reduced = axes_of("p", s.parallel), axes_of("r", s.reduced)
@@ -153,7 +152,11 @@ class _BodyBuilder:
         stores = [self._store(loop, s) for s in stage.stores if not s.per_row]
         row_stores = [self._store(row, s) for s in stage.stores if s.per_row]
         return StageBody(
-            self._addressed(loop.program()), tuple(reduces), tuple(stores), self._addressed(row.program()), tuple(row_stores)
+            self._addressed(loop.program()),
+            tuple(reduces),
+            tuple(stores),
+            self._addressed(row.program()),
+            tuple(row_stores),
         )
 
     def _tracer(self) -> Tracer:
@@ -168,7 +171,7 @@ class _BodyBuilder:
         return StoreSite(s.node, step, at, node.storage)
 
     def _argument(self, position: int) -> int:
-        """The input node of an argument that is stored in place; an argument nobody reads is laid out like its value."""
+        """The input node of an argument that is stored in place; one that nobody reads is laid out like its value."""
         node = self.graph.inputs.get(position)
         return node.id if node is not None else next(n for n, p in self.in_place.items() if p == position)
 
@@ -208,5 +211,9 @@ def _map_stage(s: StageBody, change: Callable[[HostExpr], HostExpr]) -> StageBod
         return replace(x, offset=change(x.offset))
 
     return StageBody(
-        s.loop.map_indices(change), s.reduces, tuple(map(site, s.stores)), s.row.map_indices(change), tuple(map(site, s.row_stores))
+        s.loop.map_indices(change),
+        s.reduces,
+        tuple(map(site, s.stores)),
+        s.row.map_indices(change),
+        tuple(map(site, s.row_stores)),
     )

@@ -11,19 +11,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from fuser.codegen.evaluate import Program, Result
 from fuser.codegen.indices import IndexEmitter
 from fuser.codegen.loops import Operand
+from fuser.codegen.program import Program, Result
 from fuser.codegen.schedule.body import Body, StageBody, StoreSite
 from fuser.codegen.schedule.cpu_state import Each, Folds, Stack, levels_of, places, rows_of
-from fuser.codegen.schedule.cpu_sweep import Sweep, Walk
+from fuser.codegen.schedule.cpu_sweep import Sweep, Walk, instructions
 from fuser.codegen.schedule.frame import Frame
 from fuser.graph import Graph
 from fuser.hostexpr import HostExpr, lit
 from fuser.order import Order
 
 ROWS_AT_ONCE = 4
-LIGHT_STEPS = 12  # steps of a program up to which loading accumulators is a cost worth sharing among rows
+LIGHT = 8.0  # instructions an element up to which loading an accumulator is a cost worth sharing among rows
 ResultArrays = dict[tuple[int, int], str]  # finished reductions: (node, result) -> array of the tile's columns
 
 
@@ -161,8 +161,7 @@ class Columns:
 
             self.each(write)
 
-        heavy = len(stage.loop.steps) > LIGHT_STEPS
-        self._down(low, high, 1 if heavy else ROWS_AT_ONCE, rows)
+        self._down(low, high, ROWS_AT_ONCE if instructions(stage.loop) <= LIGHT else 1, rows)
 
     def _down(
         self, low: Operand | HostExpr, high: Operand | HostExpr, at_once: int, rows: Callable[[list[Operand]], None]

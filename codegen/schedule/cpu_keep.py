@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from fuser.codegen.evaluate import Apply, Program, Select, Step, operands
+from fuser.codegen.program import Apply, Program, Select, Step, operands
 from fuser.codegen.schedule.body import Body
 from fuser.optable import table
 
 WORTH = 8.0  # instructions a kept value must save
-LONGEST = 1 << 15  # elements of a row up to which kept arrays stay in L2 (and on a thread's stack)
+ROOM = 1 << 18  # bytes of kept values a row: they are to stay in L2, and they live on a thread's stack
 SPARE = 64  # places beyond the row that a vector of masked lanes may read
 
 
@@ -32,16 +32,19 @@ class Keep:
 def plan_keeps(body: Body, capacity: int) -> tuple[Keep, ...]:
     """What every stage keeps, given the largest row length."""
     programs = [s.loop for s in body.stages]
-    if len(programs) < 2 or not 0 < capacity <= LONGEST:
+    if len(programs) < 2 or not capacity:
         return tuple(Keep() for _ in programs)
-    return _Planner(programs, frozenset(a.name for a in body.reduced)).plan()
+    return _Planner(programs, frozenset(a.name for a in body.reduced), ROOM // capacity).plan()
 
 
 class _Planner:
-    """Walks stages in order; `made` maps a value to the stage and step that first computes it."""
+    """Walks stages in order; `made` maps a value to the stage and step that first computes it.
 
-    def __init__(self, programs: Sequence[Program], variables: frozenset[str]) -> None:
-        self.programs = programs
+    room: bytes an element that may be kept.
+    """
+
+    def __init__(self, programs: Sequence[Program], variables: frozenset[str], room: int) -> None:
+        self.programs, self.room = programs, room
         self.varying = [p.dependent(variables) for p in programs]
         self.names = _value_names(programs)
         self.made: dict[int, tuple[int, int]] = {}
@@ -72,13 +75,22 @@ class _Planner:
         stack, seen = list(program.roots), set(program.roots)
         while stack:
             k = stack.pop()
-            known = self.varying[number][k] and names[k] in self.made
-            if known and isinstance(program.steps[k], Apply) and self._cost(number, k) >= WORTH:
+            known = self.varying[number][k] and names[k] in self.made and isinstance(program.steps[k], Apply)
+            if known and self._cost(number, k) >= WORTH and self._fits(number, k):
                 yield k
                 continue
             fresh = [a for a in operands(program.steps[k]) if a not in seen]
             seen.update(fresh)
             stack += fresh
+
+    def _fits(self, number: int, step: int) -> bool:
+        """Whether there is room for a value; takes it."""
+        if self.names[number][step] in self.arrays:
+            return True
+        size = self.programs[number].steps[step].dtype.bytes
+        fits = size <= self.room
+        self.room -= size if fits else 0
+        return fits
 
     def _cost(self, number: int, root: int) -> float:
         """Instructions of a value along the row, each step once, up to what counts as worth it."""

@@ -55,14 +55,16 @@ class Rows:
     def keeping(self, capacity: int) -> Rows:
         """These rows with arrays for values that later stages need again."""
         keeps = plan_keeps(self.body, capacity)
-        dtypes = {n: s.loop.steps[k].dtype for s, keep in zip(self.body.stages, keeps) for k, n in keep.saves.items()}
+        pairs = zip(self.body.stages, keeps, strict=True)
+        dtypes = {n: s.loop.steps[k].dtype for s, keep in pairs for k, n in keep.saves.items()}
         size = capacity + SPARE
         arrays = [self.frame.builder.alloc("kept", dtypes[n], size, "register") for n in sorted(dtypes)]
         return replace(self, keeps=keeps, arrays=tuple(arrays))
 
     def sweep(self, stage: StageBody) -> Sweep:
         """The stage's loop program, with what it keeps."""
-        keep = self.keeps[self.body.stages.index(stage)] if self.keeps else Keep()
+        number = next(k for k, s in enumerate(self.body.stages) if s is stage)
+        keep = self.keeps[number] if self.keeps else Keep()
         return Sweep(self.frame, stage.loop, keep=keep, arrays=self.arrays)
 
     # -- stages ------------------------------------------------------------------------------------

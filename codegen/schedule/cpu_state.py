@@ -1,9 +1,9 @@
 """Accumulators of CPU reductions, and the fixed order in which they combine.
 
 In: the reductions of one pass. Out: statements over register arrays. A state component is one array: of lanes (rows),
-of columns (columns), or of one element. `fold` puts an element into a place; `tree` combines lanes pairwise from the low
-bits up; `Stack` combines shares pairwise as they are finished, like a binary counter, which gives exactly the tree that
-`fuser.order` fixes without keeping every share.
+of columns (columns), or of one element. `absorb` puts an element into a place; `tree` combines lanes pairwise from the
+low bits up; `Stack` combines shares pairwise as they are finished, like a binary counter, which gives exactly the tree
+that `fuser.order` fixes without keeping every share.
 """
 
 from __future__ import annotations

@@ -11,18 +11,25 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from fuser.codegen.evaluate import Fetch, Lane, Loader, Program
+from fuser.codegen.evaluate import Lane, Loader
 from fuser.codegen.indices import IndexEmitter, Ranges
 from fuser.codegen.loops import LoopKind, Operand, Var
+from fuser.codegen.program import Apply, Fetch, Program
 from fuser.codegen.schedule.axes import Axis, count, split
 from fuser.codegen.schedule.body import StoreSite
 from fuser.codegen.schedule.cpu_keep import Keep
 from fuser.codegen.schedule.frame import Frame
 from fuser.dtypes import BOOL, I64
 from fuser.hostexpr import HostExpr, lit, sym
+from fuser.optable import table
 
 Values = dict[int, Operand]
 Results = Mapping[tuple[int, int], Operand]
+
+
+def instructions(program: Program) -> float:
+    """What the operators of a program cost an element, by the table."""
+    return sum(table().scalar(s.op).cost.instructions for s in program.steps if isinstance(s, Apply))
 
 
 @dataclass
@@ -38,7 +45,7 @@ class Sweep:
     guard: Operand | None = None
     known: Values = field(default_factory=dict)
     staged: dict[int, tuple[str, Callable[[IndexEmitter], Operand]]] = field(default_factory=dict)
-    keep: Keep = Keep()
+    keep: Keep = field(default_factory=Keep)
     arrays: Sequence[str] = ()
 
     def hoist(self, indices: IndexEmitter, results: Results, variables: Sequence[str]) -> None:

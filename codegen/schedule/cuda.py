@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 
-from fuser.codegen.evaluate import Program
 from fuser.codegen.loops import Kernel
+from fuser.codegen.program import Program
 from fuser.codegen.schedule import lower_pointwise, lower_reduce, lower_resident, lower_scan, lower_split
 from fuser.codegen.schedule.accumulate import folds_of
 from fuser.codegen.schedule.alignment import Alignment, widest
@@ -20,7 +20,7 @@ from fuser.codegen.schedule.body import Body, Layouts, analyse, analyse_scan
 from fuser.codegen.schedule.exchange import SHARED_LIMIT, bytes_needed
 from fuser.codegen.schedule.frame import Frame
 from fuser.codegen.schedule.lengths import length_bucket
-from fuser.codegen.schedule.lower_resident import shared_fetches
+from fuser.codegen.schedule.lower_resident import reuse_of
 from fuser.device import Device
 from fuser.dtypes import compute_dtype
 from fuser.errors import InternalError
@@ -35,6 +35,7 @@ from fuser.shapes import numel
 ONE = Order(1)
 BLOCK = 256  # threads of a block unless a row needs more
 RESIDENT_BYTES = 160  # of a row's raw inputs that a thread keeps from stage to stage
+SHORT_ROW = 32  # elements a thread up to which even one stage loads its whole row before it computes
 LANE_STEPS = 2048  # steps times lanes that a kernel's main body may have: beyond, the compiler is the bottleneck
 
 
@@ -74,6 +75,30 @@ def lower(graph: Graph, group: Group, schedule: CudaSchedule, layouts: Layouts) 
     return (lower_reduce.lower(frame, body, schedule),)
 
 
+def retreat(schedule: CudaSchedule) -> CudaSchedule | None:
+    """The next schedule to try when the compiler reports spills; None when there is none. Never another order."""
+    if schedule.unroll > 1:
+        return replace(schedule, unroll=schedule.unroll // 2)
+    if schedule.min_blocks > 1:
+        return replace(schedule, min_blocks=1)
+    if schedule.resident:
+        return replace(schedule, resident=False)
+    if schedule.kind == "pointwise" and schedule.vector > 1:
+        return replace(schedule, vector=schedule.vector // 2)
+    if schedule.threads > 128 and schedule.threads_per_row < schedule.threads:
+        return replace(schedule, threads=schedule.threads // 2)
+    return None
+
+
+def _resident_blocks(threads: int, held: int) -> int:
+    """Blocks an SM that a resident row kernel is compiled for: two of 512 threads where registers allow.
+
+    One such block an SM has nothing to overlap its barriers with. Besides what it holds, the kernel took about 34
+    registers (NVRTC 13, softmax and layer norm); smaller blocks fit several times whatever they take.
+    """
+    return 2 if threads == 512 and held // 4 + 34 <= 68 else 1
+
+
 class _Chooser:
     def __init__(self, graph: Graph, group: Group, size_class: SizeClass, device: Device) -> None:
         self.graph, self.group, self.size_class, self.device = graph, group, size_class, device
@@ -99,19 +124,23 @@ class _Chooser:
         if axis is not None and len(self.body.reduced) > 1:
             vector = self._dividing(vector, axis.extent)
         vector = self._fewer(vector, 1 << 30)
-        team = self._team(fixed.lanes // vector, length)
+        team = self._team(fixed, vector, length)
         threads = max(team, 128 if length > 128 else BLOCK)
         rows = self._representative(self.body.rows)
         kind: CudaKind = "split" if self._splits(fixed, -(-rows * team // threads)) else "rows"
         unroll = max(min(2, length // (fixed.segments * fixed.lanes * 2)), 1)
         chosen = self._schedule(kind, threads, vector, unroll, team, fixed, length)
-        return replace(chosen, resident=kind == "rows" and self._resident(length // team))
+        held = self._held_bytes(length // team)
+        if kind == "split" or not held:
+            return chosen
+        return replace(chosen, resident=True, min_blocks=_resident_blocks(threads, held))
 
-    def _resident(self, elements: int) -> bool:
-        """Whether what several stages read of a row fits the registers, `elements` a thread."""
-        held = shared_fetches(self.body)
-        bytes_held = sum(f.dtype.bytes for f in held) * elements
-        return 0 < bytes_held <= RESIDENT_BYTES and elements * self._steps() <= LANE_STEPS
+    def _held_bytes(self, elements: int) -> int:
+        """Bytes a thread keeps of a row if it is resident, `elements` of it; 0 where it should not be."""
+        if len(self.body.stages) < 2 and elements > SHORT_ROW:
+            return 0
+        held = reuse_of(self.body).bytes_kept * elements
+        return held if held <= RESIDENT_BYTES and elements * self._steps() <= LANE_STEPS else 0
 
     def columns(self) -> CudaSchedule:
         length, fixed = self._order()
@@ -209,9 +238,15 @@ class _Chooser:
             if not program.symbols(k).isdisjoint(inner):
                 yield k
 
-    def _team(self, threads: int, length: int) -> int:
-        """Threads a row: at most 512 (one block of 1024 an SM leaves nothing to overlap)."""
-        return max(min(threads, 512 if length > 8192 else BLOCK), 1)
+    def _team(self, fixed: Order, vector: int, length: int) -> int:
+        """Threads a row. At most 512 (one block of 1024 an SM leaves nothing to overlap), and that only for long rows
+        of several stages; as few as give each thread of a short row 64 bytes, 128 bytes a team together."""
+        several = len([s for s in self.body.stages if s.has_loop]) > 1
+        team = min(fixed.lanes // vector, 512 if several and length > 8192 else BLOCK)
+        element = 16 // vector  # bytes of the widest element
+        while team > 8 and length // team * element < 64 and team * vector * element >= 256:
+            team //= 2
+        return max(team, 1)
 
     def _state_registers(self) -> int:
         """32-bit registers of one state of every reduction of the largest stage."""

@@ -55,16 +55,16 @@ class Exchange:
             self._combine(parts, arrays, member, lane, width)
         b.barrier()
         first = self.frame.number(0)
-        return [
-            [self._get(names, first, self.frame.number(lane)) for lane in range(self.width)] for names in arrays
-        ]
+        return [[self._get(names, first, self.frame.number(lane)) for lane in range(self.width)] for names in arrays]
 
     def _assign(self, parts: Sequence[Part]) -> list[list[str]]:
         """Arrays for each part's components."""
         free = {t: iter(names) for t, names in self._arrays.items()}
         return [[next(free[t]) for t in fold.dtypes] for fold, _ in parts]
 
-    def _combine(self, parts: Sequence[Part], arrays: Sequence[list[str]], member: Operand, lane: int, width: int) -> None:
+    def _combine(
+        self, parts: Sequence[Part], arrays: Sequence[list[str]], member: Operand, lane: int, width: int
+    ) -> None:
         """Member m folds lane `lane + m` of its column thread and leaves the result in member 0's place."""
         f = self.frame
         mine = f.add(member, lane)

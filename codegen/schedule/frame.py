@@ -7,11 +7,13 @@ an output, and loads and stores of a body's sites. Its own file because all sche
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
-from fuser.codegen.builder import KernelBuilder, Target
-from fuser.codegen.evaluate import Fetch, Loader, Program, mask_operand
+from fuser.codegen.builder import KernelBuilder
+from fuser.codegen.evaluate import Loader, mask_operand
 from fuser.codegen.indices import IndexEmitter, Ranges
 from fuser.codegen.loops import BufferRole, Operand
+from fuser.codegen.program import Fetch, Program
 from fuser.codegen.schedule.alignment import Alignment
 from fuser.codegen.schedule.body import Layouts, StoreSite, strides
 from fuser.dtypes import BOOL, I32, I64, DType
@@ -25,7 +27,13 @@ class Frame:
     """The builder of one kernel and its buffers: inputs in order, then outputs in order of storing."""
 
     def __init__(
-        self, graph: Graph, group: Group, layouts: Layouts, index_bits: int, target: Target, alignment: Alignment
+        self,
+        graph: Graph,
+        group: Group,
+        layouts: Layouts,
+        index_bits: int,
+        target: Literal["cuda", "cpu"],
+        alignment: Alignment,
     ) -> None:
         self.graph, self.group, self.layouts, self.alignment = graph, group, layouts, alignment
         self.index = I64 if index_bits == 64 else I32

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from fuser.codegen.indices import IndexEmitter, Ranges
 from fuser.codegen.loops import Operand
-from fuser.codegen.schedule.accumulate import Accumulator, Fold, State, assign
+from fuser.codegen.schedule.accumulate import Accumulator, Fold, State
 from fuser.codegen.schedule.axes import Axis, count, split
 from fuser.codegen.schedule.body import Body
 from fuser.codegen.schedule.exchange import Exchange
@@ -25,18 +25,27 @@ POINT = "point"  # symbol of a linear position in the parallel or reduced space
 
 
 class Geometry(Protocol):
-    """Rows or columns. A thread holds `groups` tiles of `width` lanes a round; `variable` runs along a tile."""
+    """Rows or columns. A thread holds `groups` tiles of `width` lanes a round; `variable` runs along a tile.
+
+    neighbours: lanes of a tile are neighbours along `variable`, lane 0 at a multiple of the width. folds_tile: lanes of
+    a tile belong to one reduction (rows), or each to its own (columns). member: this thread's number in its team.
+    segment: which of the segments that a team folds at once is this thread's (None: there is one). leader: whether this
+    thread stores what is one a parallel point. valid: whether its parallel points exist (None: always). point: number
+    of lane 0's parallel point.
+    """
 
     variable: str
     width: int
     groups: int
-    neighbours: bool  # lanes of a tile are neighbours along `variable`, lane 0 at a multiple of the width
-    folds_tile: bool  # lanes of a tile belong to one reduction (rows), or each to its own (columns)
-    member: Operand  # this thread's number in its team
-    segment: Operand | None  # which of the segments that a team folds at once is this thread's (None: there is one)
-    leader: Operand  # whether this thread stores what is one a parallel point
-    valid: Operand | None  # whether this thread's parallel points exist (None: always)
-    point: Operand  # number of lane 0's parallel point
+    folds_tile: bool
+    member: Operand
+    segment: Operand | None
+    leader: Operand
+    valid: Operand | None
+    point: Operand
+
+    @property
+    def neighbours(self) -> bool: ...
 
     def reserve(self, groups: Sequence[Sequence[Fold]]) -> None:
         """Makes room for folding these sets of reductions, one set at a time."""
@@ -63,7 +72,9 @@ class Geometry(Protocol):
         ...
 
 
-def bind_axes(frame: Frame, ranges: Ranges, axes: Sequence[Axis], position: Operand, extent: HostExpr) -> dict[str, Operand]:
+def bind_axes(
+    frame: Frame, ranges: Ranges, axes: Sequence[Axis], position: Operand, extent: HostExpr
+) -> dict[str, Operand]:
     """The axes' variables at a row-major position below `extent`."""
     known = Ranges({**ranges.extents, POINT: extent})
     at = frame.indices(known, **{POINT: position})
@@ -133,20 +144,18 @@ class RowTeams:
         b, fold = self.frame.builder, accumulator.fold
         groups: list[State] = []
         for g in range(self.groups):
-            lanes = accumulator.lanes[g * self.width : (g + 1) * self.width]
-            assign(b, lanes[0], fold.tree(b, lanes))
-            b.collective(fold.row.name, fold.operand, lanes[0], self.team)
-            groups.append(lanes[0])
+            state = accumulator.folded(b, range(g * self.width, (g + 1) * self.width))
+            b.collective(fold.row.name, fold.operand, state, self.team)
+            groups.append(state)
         return fold.tree(b, groups)
 
     def across_team(self, parts: Sequence[tuple[Fold, list[State]]], width: int) -> list[list[State]]:
-        b, out = self.frame.builder, []
-        for fold, states in parts:
-            held = [fold.declare(b, fold.row.name, s) for s in states]
-            for state in held:
-                b.collective(fold.row.name, fold.operand, state, width)
-            out.append([tuple(state) for state in held])
-        return out
+        return [[self._one(fold, state, width) for state in states] for fold, states in parts]
+
+    def _one(self, fold: Fold, state: State, width: int) -> State:
+        held = fold.declare(self.frame.builder, fold.row.name, state)
+        self.frame.builder.collective(fold.row.name, fold.operand, held, width)
+        return held
 
 
 class ColumnTeams:
@@ -156,7 +165,6 @@ class ColumnTeams:
     """
 
     folds_tile = False
-    neighbours = True
     groups = 1
 
     def __init__(self, frame: Frame, body: Body, schedule: CudaSchedule) -> None:
@@ -188,6 +196,10 @@ class ColumnTeams:
     def grid(body: Body, schedule: CudaSchedule) -> HostExpr:
         return count(body.parallel[:-1]) * column_blocks(body, schedule)
 
+    @property
+    def neighbours(self) -> bool:
+        return True
+
     def reserve(self, groups: Sequence[Sequence[Fold]]) -> None:
         if self.team > 1:
             self.exchange.reserve(groups)
@@ -204,7 +216,9 @@ class ColumnTeams:
         return [self.row.bound(**{self.variable: f.add(first, j)}) for j in range(self.width)]
 
     def fold(self, accumulators: Sequence[Accumulator]) -> list[list[State]]:
-        return self.across_team([(a.fold, list(a.lanes)) for a in accumulators], self.team)
+        b = self.frame.builder
+        parts = [(a.fold, [a.fold.widen(lane, b) for lane in a.lanes]) for a in accumulators]
+        return self.across_team(parts, self.team)
 
     def across_team(self, parts: Sequence[tuple[Fold, list[State]]], width: int) -> list[list[State]]:
         return [states for _, states in parts] if width == 1 else self.exchange.fold(parts, self.member, width)

@@ -7,9 +7,10 @@ contiguous axis into a small array, so that each of its cache lines is touched o
 
 from __future__ import annotations
 
-from fuser.codegen.evaluate import Fetch, mask_operand
+from fuser.codegen.evaluate import mask_operand
 from fuser.codegen.indices import GATHERED, IndexEmitter
 from fuser.codegen.loops import Kernel, Operand
+from fuser.codegen.program import Fetch
 from fuser.codegen.schedule.axes import Axis, count
 from fuser.codegen.schedule.cpu_parts import NO_AXIS, CpuParts, peel
 from fuser.codegen.schedule.cpu_sweep import Sweep, Walk, ceil_div

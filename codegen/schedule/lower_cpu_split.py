@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from fuser.codegen.evaluate import Program, Result
 from fuser.codegen.loops import Kernel, Operand
+from fuser.codegen.program import Program, Result
 from fuser.codegen.schedule.axes import count
 from fuser.codegen.schedule.body import StageBody
 from fuser.codegen.schedule.cpu_columns import ResultArrays

@@ -1,7 +1,7 @@
 """Pointwise groups on CUDA: one tile of elements a block, whole vectors in full blocks, single elements in the last.
 
 In: a body without reduced axes and its schedule. Out: one kernel. A block covers `threads * unroll * vector`
-consecutive elements in row-major order of the collapsed axes; each thread has `unroll` vectors in flight, a block apart.
+consecutive elements in row-major order of the collapsed axes; a thread has `unroll` vectors in flight, a block apart.
 """
 
 from __future__ import annotations

@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
-from fuser.codegen.evaluate import Lane, Program
+from fuser.codegen.evaluate import Lane
 from fuser.codegen.indices import IndexEmitter
 from fuser.codegen.loops import Kernel, Launch, Operand
+from fuser.codegen.program import Program
 from fuser.codegen.schedule.accumulate import Accumulator, Carry, Fold, State, folds_of, start
 from fuser.codegen.schedule.body import Body, StageBody
 from fuser.codegen.schedule.frame import Frame
@@ -145,7 +146,7 @@ class Stages:
     def share(self, p: Pass, folds: Sequence[Fold], first: Operand, stop: Operand) -> Totals:
         """One share of the reduced range, folded over the team."""
         b, g = self.frame.builder, self.geometry
-        accumulators = tuple(start(b, fold, g.groups * g.width) for fold in folds)
+        accumulators = tuple(start(b, fold, g.groups * g.width, self.frame.index) for fold in folds)
         p = replace(p, accumulators=accumulators)
         with b.branch(g.valid) if g.valid is not None else nullcontext():
             self._rounds(p, first, stop)

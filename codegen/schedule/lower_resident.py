@@ -1,137 +1,171 @@
-"""Resident rows on CUDA: a thread keeps its part of a row's raw inputs in registers from stage to stage.
+"""Resident rows on CUDA: a thread keeps its part of a row in registers from stage to stage.
 
 In: a body whose stages read the same elements more than once, a row schedule with a capacity. Out: one kernel that
-reads each of those elements once. Its loops are unrolled, because registers have no addresses: a *slot* is one tile of the
-row that a thread holds. Raw (packed) elements are kept, not what is computed from them: a bf16 row takes half the registers.
+reads each of those elements once. Its loops are unrolled, because registers have no addresses: a *slot* is one tile of
+the row that a thread holds. `reuse` says what is kept: raw elements, or values computed from them.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from fuser.codegen.evaluate import Fetch, Program
-from fuser.codegen.indices import GATHERED
-from fuser.codegen.loops import Kernel, Launch, Operand
+from fuser.codegen.indices import IndexEmitter
+from fuser.codegen.loops import Kernel, Launch, Operand, Var
+from fuser.codegen.program import Fetch
 from fuser.codegen.schedule.accumulate import Fold, start
-from fuser.codegen.schedule.body import Body
+from fuser.codegen.schedule.body import Body, StageBody
 from fuser.codegen.schedule.frame import Frame
 from fuser.codegen.schedule.geometry import RowTeams
 from fuser.codegen.schedule.lower_reduce import Pass, Stages, Totals
-from fuser.codegen.schedule.tile import Lanes, Tile
+from fuser.codegen.schedule.reuse import Reuse, StageReuse, plan
+from fuser.codegen.schedule.tile import Tile, Values
 from fuser.schedule import CudaSchedule
+
+PRELOAD_BYTES = 64  # a thread's loads of the next stage that are under way while the team folds
 
 
 def lower(frame: Frame, body: Body, schedule: CudaSchedule) -> Kernel:
     """The kernel of a group of row reductions over resident rows."""
     writer = ResidentStages(frame, body, schedule, RowTeams(frame, body, schedule))
-    writer.hold()
-    for stage in body.stages:
+    for k, stage in enumerate(body.stages):
+        writer.current = k
         writer.stage(stage)
     return frame.builder.finish(Launch((RowTeams.grid(body, schedule), 1), schedule.threads, schedule.min_blocks))
 
 
-def shared_fetches(body: Body) -> tuple[Fetch, ...]:
-    """Loads along the row that more than one stage makes."""
-    reduced = frozenset(a.name for a in body.reduced)
-    counts: Counter[Fetch] = Counter()
-    for stage in body.stages:
-        counts.update({stage.loop.fetch(k) for k in _along(stage.loop, reduced)})
-    return tuple(f for f, times in counts.items() if times > 1)
-
-
-def _along(program: Program, reduced: frozenset[str]) -> list[int]:
-    """Fetches whose address depends on the row's variables, and on no gathered value."""
-    return [
-        k
-        for k in program.fetches
-        if not program.symbols(k).isdisjoint(reduced) and not any(s.startswith(GATHERED) for s in program.symbols(k))
-    ]
+def reuse_of(body: Body) -> Reuse:
+    """What the stages' loops share."""
+    return plan([s.loop for s in body.stages], frozenset(a.name for a in body.reduced))
 
 
 @dataclass(frozen=True)
 class Slot:
-    """A tile of the row in one thread. certain: it exists in every row that the kernel is valid for."""
+    """A tile of the row in one thread, with what it holds: raw elements and values, one operand a lane.
+
+    exists: a condition for each lane, or one for all; none where the slot is part of every row the kernel is valid for.
+    """
 
     turn: int
     group: int
     position: Operand
-    stop: Operand
-    certain: bool
+    lanes: tuple[IndexEmitter, ...]
+    exists: tuple[Operand, ...]
+    raw: dict[Fetch, tuple[Operand, ...]] = field(default_factory=dict)
+    values: dict[int, list[Operand]] = field(default_factory=dict)
+
+    def guards(self) -> list[tuple[range, Operand | None]]:
+        """Runs of lanes that are computed together, and under which condition."""
+        if len(self.exists) <= 1:
+            return [(range(len(self.lanes)), self.exists[0] if self.exists else None)]
+        return [(range(j, j + 1), e) for j, e in enumerate(self.exists)]
 
 
 class ResidentStages(Stages):
     """Stages over unrolled slots."""
 
-    def hold(self) -> None:
-        """Loads what several stages read, all at once."""
+    def __init__(self, frame: Frame, body: Body, schedule: CudaSchedule, geometry: RowTeams) -> None:
+        super().__init__(frame, body, schedule, geometry)
+        self.current = 0
+        self.reuse = reuse_of(body).stages
         self.slots = self._slots()
-        wanted = shared_fetches(self.body)
-        self.held: list[dict[Fetch, tuple[Operand, ...]]] = [{} for _ in self.slots]
-        for slot, held in zip(self.slots, self.held, strict=True):
-            lanes = self.geometry.lanes(slot.position)
-            for stage in self.body.stages:
-                tile = self.tile(stage.loop)
-                for k in tile.program.fetches:
-                    fetch = tile.program.fetch(k)
-                    if fetch in wanted and fetch not in held:
-                        held[fetch] = self._load(tile, k, slot, lanes)
-
-    def _load(self, tile: Tile, step: int, slot: Slot, lanes: Lanes) -> tuple[Operand, ...]:
-        f, valid = self.frame, self.geometry.valid
-        if not self.element_guards:
-            exists = None if slot.certain else f.less(slot.position, slot.stop)
-            return tile.load_step(step, lanes, f.masked(exists, valid))
-        single = replace(tile, width=1, along=None)
-        out: list[Operand] = []
-        for j, at in enumerate(lanes):
-            exists = None if slot.certain else f.less(f.add(slot.position, j), slot.stop)
-            out += single.load_step(step, [at], f.masked(exists, valid))
-        return tuple(out)
+        self._load(0)
 
     def _slots(self) -> list[Slot]:
-        f, s = self.frame, self.schedule
-        share, found = s.capacity // self.segments, []
+        f, s, found = self.frame, self.schedule, []
+        share = max(s.capacity // self.segments, 1)
         surely = s.capacity // 2 if self.segments == 1 else 0  # every valid row is longer
         for turn in range(self.segments):
             first, stop = f.number(0), f.host(self.body.length)
             if self.segments > 1:
                 first, stop = self.bounds(f.number(turn))
-            for base in range(0, max(share, 1), self.lanes):
+            for base in range(0, share, self.lanes):
                 for group, position in enumerate(self.geometry.positions(f.add(first, base))):
-                    found.append(Slot(turn, group, position, stop, base + self.lanes <= surely))
+                    exists = () if base + self.lanes <= surely else self._exists(position, stop)
+                    found.append(Slot(turn, group, position, tuple(self.geometry.lanes(position)), exists))
         return found
 
-    # -- loops -------------------------------------------------------------------------------------
+    def _exists(self, position: Operand, stop: Operand) -> tuple[Operand, ...]:
+        f = self.frame
+        lanes = range(self.geometry.width) if self.element_guards else range(1)
+        return tuple(f.less(f.add(position, j), stop) for j in lanes)
+
+    # -- loads -------------------------------------------------------------------------------------
+    def _load(self, stage: int) -> None:
+        """All loads of a stage along the row that are not held yet."""
+        if stage >= len(self.reuse) or not self.reuse[stage].raw:
+            return
+        tile = self.tile(self.body.stages[stage].loop)
+        for slot in self.slots:
+            for step, fetch in self.reuse[stage].raw.items():
+                if fetch not in slot.raw:
+                    slot.raw[fetch] = self._load_slot(tile, step, slot)
+
+    def _load_slot(self, tile: Tile, step: int, slot: Slot) -> tuple[Operand, ...]:
+        f, valid = self.frame, self.geometry.valid
+        if len(slot.exists) <= 1:
+            return tile.load_step(step, slot.lanes, f.masked(slot.exists[0] if slot.exists else None, valid))
+        single = replace(tile, width=1, along=None)
+        loads = [
+            single.load_step(step, [at], f.masked(e, valid)) for at, e in zip(slot.lanes, slot.exists, strict=True)
+        ]
+        return tuple(v for (v,) in loads)
+
+    def _preload(self) -> None:
+        """The next stage's own loads, if they are few, before the team folds."""
+        coming = self.current + 1
+        if coming >= len(self.reuse):
+            return
+        fresh = {f for f in self.reuse[coming].raw.values() if f not in self.slots[0].raw}
+        if sum(f.dtype.bytes for f in fresh) * self.geometry.width * len(self.slots) <= PRELOAD_BYTES:
+            self._load(coming)
+
+    # -- stages ------------------------------------------------------------------------------------
     def totals(self, p: Pass, folds: Sequence[Fold]) -> Totals:
         """All segments, their partials combined pairwise."""
         b, partials = self.frame.builder, []
+        self._load(self.current)
         for turn in range(self.segments):
-            accumulators = tuple(start(b, fold, self.geometry.groups * self.geometry.width) for fold in folds)
-            one = replace(p, accumulators=accumulators)
-            for slot, held in zip(self.slots, self.held, strict=True):
+            lanes = self.geometry.groups * self.geometry.width
+            accumulators = tuple(start(b, fold, lanes, self.frame.index) for fold in folds)
+            for slot in self.slots:
                 if slot.turn == turn:
-                    self._slot(one, slot, held)
+                    self._slot(replace(p, accumulators=accumulators), slot)
+            if turn == self.segments - 1:
+                self._preload()
             partials.append(self.geometry.fold(accumulators))
-        return [
-            (fold, [fold.tree(b, [turn[k][0] for turn in partials])]) for k, fold in enumerate(folds)
-        ]
+        return [(fold, [fold.tree(b, [turn[k][0] for turn in partials])]) for k, fold in enumerate(folds)]
 
-    def _slot(self, p: Pass, slot: Slot, held: dict[Fetch, tuple[Operand, ...]]) -> None:
-        f, g = self.frame, self.geometry
-        have = {k: held[x] for k in p.tile.program.fetches if (x := p.tile.program.fetch(k)) in held}
-        lanes = g.lanes(slot.position)
-        if slot.certain or not self.element_guards:
-            exists = None if slot.certain else f.less(slot.position, slot.stop)
-            guard = f.masked(exists, g.valid)
-            with nullcontext() if guard is None else f.builder.branch(guard):
-                self._evaluate(p, slot.group, slot.position, lanes, p.tile.load(lanes, have))
-            return
-        for j, at in enumerate(lanes):
-            position = f.add(slot.position, j)
-            guard = f.both(f.less(position, slot.stop), g.valid)
-            with f.builder.branch(guard):
-                mine = {k: (v[j],) for k, v in have.items()}
-                self._element(p, slot.group * g.width + j, position, at, p.single.load([at], mine))
+    def _slot(self, p: Pass, slot: Slot) -> None:
+        """Every lane of a slot; values kept for later stages outlive the slot's condition in mutable variables."""
+        b, reuse = self.frame.builder, self.reuse[self.current]
+        for lanes, guard in slot.guards():
+            outlets = {} if guard is None else self._outlets(p.stage, reuse, len(lanes))
+            with nullcontext() if guard is None else b.branch(guard):
+                computed = self._lanes(p, slot, lanes)
+                for step, variables in outlets.items():
+                    for var, values in zip(variables, computed, strict=True):
+                        b.assign(var, values[step])
+            for step, number in reuse.kept.items():
+                slot.values.setdefault(number, []).extend(outlets.get(step) or [v[step] for v in computed])
+
+    def _outlets(self, stage: StageBody, reuse: StageReuse, lanes: int) -> dict[int, Sequence[Var]]:
+        b, steps = self.frame.builder, stage.loop.steps
+        return {k: [b.mutable("kept", b.literal(0, steps[k].dtype)) for _ in range(lanes)] for k in reuse.kept}
+
+    def _lanes(self, p: Pass, slot: Slot, lanes: range) -> list[Values]:
+        """The steps of some lanes, accumulated and stored."""
+        f, g, reuse = self.frame, self.geometry, self.reuse[self.current]
+        tile = replace(p.tile if len(lanes) == g.width else p.single, valid=g.valid, only=reuse.needed)
+        out: list[Values] = []
+        for j in lanes:
+            have = {k: slot.raw[x][j] for k, x in reuse.raw.items()}
+            have.update((k, slot.values[n][j]) for k, n in reuse.taken.items())
+            loads = {k: (v,) * len(slot.lanes) for k, v in have.items()}
+            first = out[0] if out else None
+            out.append(tile.evaluate(j, slot.lanes[j], loads, self.results[0], p.known[0], first))
+            for a in p.accumulators:
+                a.add(f.builder, slot.group * g.width + j, out[-1][a.fold.site.step], f.add(slot.position, j))
+        tile.store(p.stage.stores, [slot.lanes[j] for j in lanes], out, g.valid)
+        return out

@@ -27,7 +27,7 @@ def lower(frame: Frame, body: Body, schedule: CudaSchedule) -> Kernel:
     with b.branch(frame.less(row, frame.host(body.rows))):
         at = frame.indices(body.ranges, **bind_axes(frame, body.ranges, body.parallel, row, body.rows))
         (fold,) = folds_of(frame.graph, stage.reduces)
-        running = start(b, fold, 1)
+        running = start(b, fold, 1, frame.index)
         with b.loop("step", frame.number(0), frame.host(body.length)) as step:
             last = frame.host(body.length - 1)
             position: Operand = b.apply("subtract", (last, step), frame.index) if node.attrs.reverse else step

@@ -11,13 +11,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fuser.codegen.loops import Kernel, Launch, Operand
-from fuser.codegen.schedule.accumulate import Fold, State, folds_of
+from fuser.codegen.schedule.accumulate import Carry, Fold, State, folds_of
 from fuser.codegen.schedule.body import Body, StageBody
 from fuser.codegen.schedule.frame import Frame
 from fuser.codegen.schedule.geometry import ColumnTeams, RowTeams
 from fuser.codegen.schedule.lower_reduce import Stages, Totals
 from fuser.dtypes import BOOL, I32
 from fuser.schedule import CudaSchedule
+
+AT_ONCE = 8  # partials that a thread of the last block has on the way together
 
 
 def lower(frame: Frame, body: Body, schedule: CudaSchedule, columns: bool) -> Kernel:
@@ -103,6 +105,16 @@ class SplitStages(Stages):
         f, b, run = self.frame, self.frame.builder, self.turns // width
         member = f.less(self.geometry.member, width) if width < self.schedule.threads_per_row else None
         mask, first = f.masked(member, self.geometry.valid), f.mul(self.geometry.member, run)
-        places = [self._place(f.add(first, k), lane) for k in range(run)]
+        if run <= AT_ONCE:
+            return self._some(partial, lane, first, run, mask)
+        carry = Carry(b, partial.fold, run // AT_ONCE)
+        with b.loop("part", f.number(0), run // AT_ONCE) as part:
+            start = f.add(first, f.mul(part, AT_ONCE))
+            carry.push(part, self._some(partial, lane, start, AT_ONCE, mask))
+        return carry.total
+
+    def _some(self, partial: Partials, lane: int, first: Operand, count: int, mask: Operand | None) -> State:
+        """The fold of `count` consecutive turns."""
+        b, places = self.frame.builder, [self._place(self.frame.add(first, k), lane) for k in range(count)]
         states = [tuple(b.load(buffer, at, mask) for buffer in partial.buffers) for at in places]
         return partial.fold.tree(b, states)

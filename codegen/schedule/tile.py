@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from fuser.codegen.evaluate import Fetch, Lane, Program, Results, mask_operand
+from fuser.codegen.evaluate import Lane, Results, mask_operand
 from fuser.codegen.indices import GATHERED, IndexEmitter
 from fuser.codegen.loops import Operand
+from fuser.codegen.program import Fetch, Program
 from fuser.codegen.schedule.body import StoreSite
 from fuser.codegen.schedule.frame import Frame
 from fuser.hostexpr import HostExpr
@@ -29,7 +30,7 @@ class Tile:
 
     Where lane 0 is at a multiple of the width of `along` and the others follow it, `along` names that variable,
     and accesses proven aligned are whole vectors. results_vary: finished reductions differ from lane to lane (columns).
-    outside: steps that were computed outside the loop.
+    outside: steps that were computed outside the loop. only: steps to emit (None: all). valid: where loads may happen.
     """
 
     frame: Frame
@@ -39,6 +40,8 @@ class Tile:
     width: int
     results_vary: bool = False
     outside: Sequence[bool] = ()
+    only: Sequence[bool] | None = None
+    valid: Operand | None = None
 
     @cached_property
     def varying(self) -> tuple[bool, ...]:
@@ -87,14 +90,16 @@ class Tile:
     def evaluate(
         self, j: int, at: IndexEmitter, loads: Loads, results: Results, known: Values, first: Values | None = None
     ) -> dict[int, Operand]:
-        """The operands of lane `j`. known: values from outside the loop; first: lane 0's, whose uniform steps are reused."""
+        """The operands of lane `j`. known: values from outside the loop; first: lane 0's (uniform steps are reused)."""
         have = {**known, **{k: lanes[j] for k, lanes in loads.items()}}
         if first is not None:
             have.update((k, v) for k, v in first.items() if not self.varying[k])
-        lane = Lane(self.program, self.frame.builder, self.frame.loader(self.program))
-        return lane.run(at.bound(), results, have)
+        lane = Lane(self.program, self.frame.builder, self.frame.loader(self.program, self.valid))
+        return lane.run(at.bound(), results, have, self.only)
 
-    def store(self, sites: Sequence[StoreSite], lanes: Lanes, values: Sequence[Values], mask: Operand | None = None) -> None:
+    def store(
+        self, sites: Sequence[StoreSite], lanes: Lanes, values: Sequence[Values], mask: Operand | None = None
+    ) -> None:
         """Stores every site's value for all lanes, as vectors where the addresses allow."""
         for site in sites:
             operands = [v[site.step] for v in values]

@@ -126,11 +126,7 @@ def choose(b: Builder, index: Node, choices: Sequence[Value], mode: str = "raise
     result: Value = choices[-1]
     for k in range(len(choices) - 2, -1, -1):
         result = ew.where(b, ew.node(b, "less_equal", index, k), choices[k], result)
-    return (
-        ew.where(b, True, result, result)
-        if is_host(result)
-        else views.broadcast_arrays(b, ew.as_node(b, result), index)[0]
-    )
+    return views.broadcast_arrays(b, ew.as_node(b, result), index)[0]
 
 
 def nan_to_num(b: Builder, x: Node, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Node:

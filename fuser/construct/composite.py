@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from fuser.construct.common import fail
 from fuser.errors import ArgumentError
 from fuser.graph import Builder, CompositeAttrs, Node
@@ -23,6 +25,7 @@ def composite(b: Builder, name: str, inputs: Sequence[Node], **params: Any) -> N
     """The node of composite `name`. Parameters are static values or host expressions; arrays are refused."""
     row = table().rows[name]
     assert isinstance(row, Composite), name
+    params = {k: v.item() if isinstance(v, np.generic) else v for k, v in params.items()}
     for key, value in params.items():
         if not isinstance(value, _STATIC):
             fail(b, ArgumentError, f"`{name}` takes a number or a static value as {key}, not {value!r}", "parameter")

@@ -32,7 +32,7 @@ from fuser.hostexpr import Dim, HostExpr, as_dim, call, is_scalar_symbol, wrap
 from fuser.indexmap import axis as axis_var
 from fuser.shapes import Shape, numel
 
-LITERAL_ELEMENTS = 1024  # a literal array beyond this is better passed as an argument
+LITERAL_ELEMENTS = 64  # each is a piece of its own; a longer array is better passed as an argument
 
 
 def full(b: Builder, shape: object, fill_value: Value, dtype: object = None) -> Node:

@@ -218,7 +218,11 @@ def var(
     where: Value | None = None,
     mean: Node | None = None,
 ) -> Node:
-    """Variance in two centred passes, as NumPy's: stable under a large mean. Divides by max(n - ddof, 0)."""
+    """Variance in two passes, the second about the mean of the first; divides by max(n - ddof, 0).
+
+    The second pass also sums the deviations themselves: their square over n takes out what the rounding of a
+    large mean put in (the corrected two-pass algorithm of Chan, Golub and LeVeque).
+    """
     array = ew.as_node(b, x)
     acc, result = _float_dtypes(b, array.dtype, dtype)
     axes = tuple(sorted(normal_axes(b, axis, array.rank)))
@@ -226,7 +230,12 @@ def var(
     centre = ew.cast(b, mean, acc) if mean is not None else _mean(b, wide, axes, where)
     centred = ew.node(b, "subtract", wide, centre)
     squares = reduce(b, "sum", ew.node(b, "multiply", centred, centred), axes, where=where)
-    averaged = _over_count(b, squares, _degrees(b, _count(b, array, axes, where), ddof), acc)
+    count = _count(b, array, axes, where)
+    if mean is None:
+        drift = reduce(b, "sum", centred, axes, where=where)
+        excess = _over_count(b, ew.node(b, "multiply", drift, drift), count, acc)
+        squares = ew.node(b, "maximum", ew.node(b, "subtract", squares, excess), 0)  # never below 0 by rounding
+    averaged = _over_count(b, squares, _degrees(b, count, ddof), acc)
     averaged = ew.cast(b, averaged, result)
     return keep(b, averaged, axes) if keepdims else averaged
 

@@ -59,6 +59,7 @@ ROWS = (
     *COMPARISONS,
     ScalarOp(
         name="where", arity=3, rule=selection, reference=np.where, exact=True, cuda={"*": Ternary()},
+        names=Names(numpy=("where",), torch=("where",)),
         llvm={"*": Instr("select")},
         vjp=lambda g, y, c, a, b: (None, c.where(g, 0), c.where(0, g)),
         notes="both branches are computed; the condition is cast to bool (NaN is true)",

@@ -42,7 +42,7 @@ def _matmul_array(x: Any, y: Any) -> Any:
 
 MATMUL = OpaqueOp(
     name="matmul", infer=_infer, reference=_matmul_array, flops=_flops, build=arrays(2, contraction.matmul),
-    names=named(numpy="matmul", torch="matmul mm bmm", methods="matmul"),
+    names=named(numpy="matmul linalg.matmul", torch="matmul mm bmm", methods="matmul"),
     notes="x [*B, m, k] with y [*B, k, n] or [k, n]; vectors become multiply and sum, which fuse",
 )  # fmt: skip
 
@@ -97,6 +97,10 @@ def _vector_norm_function(b: Builder, x: Node, axis: Any = None, keepdims: bool 
     return _vector_norm(b, as_float(b, x), ord, tuple(sorted(normal_axes(b, axis, x.rank))), keepdims)
 
 
+def _matrix_norm(b: Builder, x: Node, ord: Any = "fro", keepdims: bool = False) -> Node:
+    return norm(b, x, ord, (-2, -1), keepdims)
+
+
 def _addmm(b: Builder, bias: Node, x: Node, y: Node, beta: Any = 1, alpha: Any = 1) -> Node:
     product = contraction.matmul(b, x, y)
     scaled = product if alpha == 1 else ew.node(b, "multiply", product, alpha)
@@ -126,6 +130,7 @@ ROWS = (
     function("cross", arrays(2, contraction.cross), numpy="cross linalg.cross", torch="cross"),
     function("norm", arrays(1, norm), numpy="linalg.norm", torch="norm linalg.norm"),
     function("vector_norm", arrays(1, _vector_norm_function), numpy="linalg.vector_norm", torch="linalg.vector_norm"),
+    function("matrix_norm", arrays(1, _matrix_norm), numpy="linalg.matrix_norm", torch="linalg.matrix_norm"),
     function("addmm", arrays(3, _addmm), torch="addmm baddbmm"),
     function("linear", arrays(3, _linear), torch="linear nn.functional.linear"),
 )

@@ -59,6 +59,10 @@ def _indices(b: Builder, dimensions: Any, dtype: Any = None, sparse: bool = Fals
     return made if dtype is None else elementwise.cast(b, made, dtype)
 
 
+def _diagflat(b: Builder, x: Node, k: Any = 0) -> Node:
+    return creation.diag(b, views.ravel(b, x), k)
+
+
 def _vander(b: Builder, x: Node, N: Any = None, increasing: bool = False) -> Node:
     columns = creation.arange(b, x.shape[0] if N is None else N)
     powers = columns if increasing else views.flip(b, columns)
@@ -85,6 +89,7 @@ ROWS = (
     function("tril", arrays(1, creation.tril), numpy="tril", torch="tril"),
     function("triu", arrays(1, creation.triu), numpy="triu", torch="triu"),
     function("diag", arrays(1, creation.diag), numpy="diag", torch="diag"),
+    function("diagflat", arrays(1, _diagflat), numpy="diagflat"),
     function("vander", arrays(1, _vander), numpy="vander"),
     function("array", inert(creation.array), numpy="array asarray asanyarray ascontiguousarray copy",
              torch="clone contiguous", dsl="asarray"),

@@ -1,8 +1,7 @@
 """Rows of exponentials, logarithms and the logistic function.
 
-In: nothing. Out: rows as NumPy's ufuncs, and `sigmoid`. Primitive where a device has the function, expanded
-where they are made of others. Error bounds cover every backend: CUDA's documented ones and this project's
-polynomials.
+In: nothing. Out: rows as NumPy's ufuncs, and `sigmoid`. Primitive where a device has the function, else
+expanded: CPUs take the polynomials of `mathlib`. Error bounds cover every backend: CUDA's documented ones too.
 """
 
 from __future__ import annotations
@@ -12,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from fuser.optable.base import Cost, Names, S, ScalarOp, Table, Vjp
+from fuser.optable.base import Cost, Expand, Names, S, ScalarOp, Table, Vjp
+from fuser.optable.mathlib import exponentials, logarithms
 from fuser.optable.references import in_double
 from fuser.optable.rules import floats, numpy_rule
-from fuser.optable.spell import c_call, libm
+from fuser.optable.spell import c_call
 
 Array = np.ndarray[Any, Any]
 LN2 = math.log(2.0)
@@ -37,16 +37,9 @@ def _logaddexp2(a: S, b: S) -> S:
     return a.eq(b).where(a + 1.0, difference.ne(difference).where(difference, larger + tail))
 
 
-def _sigmoid(x: S) -> S:
-    """Of e = exp(-|x|), which neither overflows nor cancels: 1/(1+e) or e/(1+e)."""
-    e = (-x.op("absolute")).op("exp")
-    return (x >= 0).where(e.like(1.0), e) / (1.0 + e)
-
-
 def _sigmoid_array(x: Array) -> Array:
     e = np.exp(-np.abs(x))
     return np.where(x >= 0, 1.0, e) / (1.0 + e)
-
 
 
 def _logit(x: S) -> S:
@@ -61,15 +54,14 @@ def _logit_array(x: Array) -> Array:
 
 
 def _function(
-    name: str, ufunc: np.ufunc, c: str, cost: Cost, domain: tuple[float, float], vjp: Vjp, *,
+    name: str, ufunc: np.ufunc, expand: Expand, cost: Cost, domain: tuple[float, float], vjp: Vjp, *,
     ulp: tuple[float, float] = (2, 2), notes: str = "", torch: str = "", scipy: tuple[str, ...] = (),
 ) -> ScalarOp:  # fmt: skip
-    """A unary function that both devices' libraries have."""
+    """A unary function that CUDA's library has; CPUs take this project's."""
     names = Names(numpy=(name,), torch=(torch or name,), scipy=scipy, methods=(torch or name,))
     return ScalarOp(
-        name=name, arity=1, rule=numpy_rule(ufunc), reference=in_double(ufunc), names=names, cuda=c_call(c),
-        llvm=libm(c),
-        cost=cost, domain=domain, ulp={"f32": ulp[0], "f64": ulp[1]}, vjp=vjp, notes=notes,
+        name=name, arity=1, rule=numpy_rule(ufunc), reference=in_double(ufunc), names=names, cuda=c_call(name),
+        expand=expand, cost=cost, domain=domain, ulp={"f32": ulp[0], "f64": ulp[1]}, vjp=vjp, notes=notes,
     )  # fmt: skip
 
 
@@ -78,15 +70,15 @@ _EXP, _EXP2, _EXPM1 = Cost(9, sfu=1, registers=2), Cost(4, sfu=1, registers=2), 
 _LOG, _LOG1P = Cost(27, registers=6), Cost(29, registers=5)
 
 FUNCTIONS = (
-    _function("exp", np.exp, "exp", _EXP, (-80, 80), lambda g, y, x: (g * y,), notes="overflows to inf, -inf gives 0"),
-    _function("exp2", np.exp2, "exp2", _EXP2, (-120, 120), lambda g, y, x: (g * y * LN2,), scipy=("exp2",)),
-    _function("expm1", np.expm1, "expm1", _EXPM1, (-20, 80), lambda g, y, x: (g * (y + 1.0),),
+    _function("exp", np.exp, exponentials.exp, _EXP, (-80, 80), lambda g, y, x: (g * y,), notes="overflows to inf, -inf gives 0"),
+    _function("exp2", np.exp2, exponentials.exp2, _EXP2, (-120, 120), lambda g, y, x: (g * y * LN2,), scipy=("exp2",)),
+    _function("expm1", np.expm1, exponentials.expm1, _EXPM1, (-20, 80), lambda g, y, x: (g * (y + 1.0),),
               scipy=("expm1",), notes="keeps -0.0; accurate near 0"),
-    _function("log", np.log, "log", _LOG, (1e-30, 1e30), lambda g, y, x: (g / x,),
+    _function("log", np.log, logarithms.log, _LOG, (1e-30, 1e30), lambda g, y, x: (g / x,),
               notes="0 gives -inf, below zero NaN"),
-    _function("log2", np.log2, "log2", _LOG, (1e-30, 1e30), lambda g, y, x: (g / (x * LN2),)),
-    _function("log10", np.log10, "log10", _LOG, (1e-30, 1e30), lambda g, y, x: (g / (x * math.log(10.0)),)),
-    _function("log1p", np.log1p, "log1p", _LOG1P, (-0.99, 1e10), lambda g, y, x: (g / (x + 1.0),),
+    _function("log2", np.log2, logarithms.log2, _LOG, (1e-30, 1e30), lambda g, y, x: (g / (x * LN2),)),
+    _function("log10", np.log10, logarithms.log10, _LOG, (1e-30, 1e30), lambda g, y, x: (g / (x * math.log(10.0)),)),
+    _function("log1p", np.log1p, logarithms.log1p, _LOG1P, (-0.99, 1e10), lambda g, y, x: (g / (x + 1.0),),
               scipy=("log1p",), notes="keeps -0.0; -1 gives -inf, below that NaN"),
 )  # fmt: skip
 
@@ -109,7 +101,7 @@ ROWS = (
         notes="as `logaddexp`, to base 2",
     ),
     ScalarOp(
-        name="sigmoid", arity=1, rule=floats(1), reference=in_double(_sigmoid_array), expand=_sigmoid,
+        name="sigmoid", arity=1, rule=floats(1), reference=in_double(_sigmoid_array), expand=exponentials.sigmoid,
         cost=Cost(22, sfu=2, registers=3), ulp={"f32": 4, "f64": 4}, domain=(-80, 80),
         names=Names(torch=("sigmoid",), scipy=("expit",), dsl=("expit",), methods=("sigmoid",)),
         vjp=lambda g, y, x: (g * (y * (1.0 - y)),), notes="small results keep their digits down to the subnormals",

@@ -196,7 +196,7 @@ def _kl(x: S, y: S) -> S:
 
 
 FUNCTIONS = (
-    function("torch_cross_entropy", arrays(2, _torch_cross_entropy), torch="cross_entropy"),
+    function("torch.cross_entropy", arrays(2, _torch_cross_entropy), torch="cross_entropy"),
     function("nll_loss", arrays(2, _nll_loss), torch="nll_loss"),
     function("mse_loss", arrays(2, _elementwise(_mse)), torch="mse_loss"),
     function("l1_loss", arrays(2, _elementwise(lambda x, y: (x - y).op("absolute"))), torch="l1_loss"),

@@ -314,9 +314,9 @@ NORMS = (
 FUNCTIONS = (
     function("group_norm", arrays(1, _group_norm), torch="group_norm"),
     function("batch_norm_train", arrays(1, _batch_norm_train)),
-    function("torch_layer_norm", arrays(1, _torch_layer_norm), torch="layer_norm"),
-    function("torch_rms_norm", arrays(1, _torch_rms_norm), torch="rms_norm"),
-    function("torch_batch_norm", arrays(3, _torch_batch_norm), torch="batch_norm"),
+    function("torch.layer_norm", arrays(1, _torch_layer_norm), torch="layer_norm"),
+    function("torch.rms_norm", arrays(1, _torch_rms_norm), torch="rms_norm"),
+    function("torch.batch_norm", arrays(3, _torch_batch_norm), torch="batch_norm"),
 )
 
 

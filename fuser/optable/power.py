@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from fuser.optable.base import Cost, Intrinsic, Names, S, ScalarOp, Table
+from fuser.optable.mathlib import powers
 from fuser.optable.references import in_double
 from fuser.optable.rules import floats, numpy_rule
 from fuser.optable.spell import c_call, libm
@@ -20,7 +21,9 @@ Array = np.ndarray[Any, Any]
 
 
 def _power(base: S, exponent: S) -> S:
-    """Integer power; floats are primitive."""
+    """Integers by squaring."""
+    if base.dtype.is_float:
+        return powers.power(base, exponent)
     unsigned = exponent.dtype.kind == "u"
     result, square, bits = base.like(1), base, exponent
     for k in range(exponent.dtype.bits - (0 if unsigned else 1)):  # a non-negative exponent has no sign bit
@@ -63,7 +66,7 @@ _POW = Cost(91, sfu=1, registers=10)
 ROWS = (
     ScalarOp(
         name="power", arity=2, symbol="**", rule=numpy_rule(np.power), reference=_power_array, cuda=c_call("pow"),
-        llvm=libm("pow"), expand=_power, cost=_POW, ulp={"f32": 4, "f64": 2}, domain=(0.01, 20.0), vjp=_vjp_power,
+        expand=_power, cost=_POW, ulp={"f32": 4, "f64": 2}, domain=(0.01, 20.0), vjp=_vjp_power,
         names=Names(numpy=("power", "pow"), torch=("pow",), dsl=("pow",), methods=("pow",)),
         notes="integers exactly modulo 2^width; a negative integer exponent, which NumPy refuses, "
         "gives what 1/x**-n truncates to: 1 or -1 for those bases, else 0. Floats as C's pow",

@@ -5,6 +5,7 @@ In: nothing. Out: `Function` rows with NumPy's signatures.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from fuser.construct import calculus, creation, indexing
@@ -13,7 +14,7 @@ from fuser.construct import reduction as red
 from fuser.construct.common import fail, is_host, normal_axis, static_int
 from fuser.errors import ArgumentError, ShapeError
 from fuser.graph import Builder, Node
-from fuser.optable.adapt import arrays, function
+from fuser.optable.adapt import arrays, as_float, function
 from fuser.optable.base import Table
 
 
@@ -99,6 +100,106 @@ def _addcdiv(b: Builder, x: Node, one: Node, two: Node, value: Any = 1) -> Node:
     return ew.node(b, "add", x, ew.node(b, "multiply", ew.node(b, "divide", one, two), value))
 
 
+def _sinc(b: Builder, x: Node) -> Node:
+    """sin(pi x) / (pi x), and 1 at 0."""
+    scaled = ew.node(b, "multiply", as_float(b, x), math.pi)
+    quotient = ew.node(b, "divide", ew.node(b, "sin", scaled), scaled)
+    return ew.where(b, ew.node(b, "equal", scaled, 0), 1.0, quotient)
+
+
+def _fix(b: Builder, x: Node) -> Node:
+    return ew.node(b, "trunc", x)
+
+
+def _astype(b: Builder, x: Node, dtype: Any) -> Node:
+    return ew.cast(b, x, dtype)
+
+
+def _sign_infinite(sign: float) -> Any:
+    def build(b: Builder, x: Node) -> Node:
+        return ew.node(b, "equal", as_float(b, x), sign * math.inf)
+
+    return build
+
+
+def _isin(b: Builder, x: Node, test_elements: Any, assume_unique: bool = False, invert: bool = False) -> Node:
+    """Membership by comparison with every element of a table of any length."""
+    from fuser.construct import views
+
+    members = views.ravel(b, creation.array(b, test_elements))
+    hit = red.reduce(b, "any", ew.node(b, "equal", views.expand_dims(b, x, x.rank), members), -1)
+    return ew.node(b, "logical_not", hit) if invert else hit
+
+
+def _searchsorted(b: Builder, table: Node, v: Node, side: str = "left", sorter: Any = None) -> Node:
+    """Insertion points in a sorted table, by comparison with every element."""
+    from fuser.construct import views
+
+    if sorter is not None or side not in ("left", "right") or table.rank != 1:
+        message = "searchsorted takes a sorted 1-d table, side 'left' or 'right', and no sorter"
+        fail(b, ArgumentError, message, "searchsorted")
+    below = ew.node(b, "less" if side == "left" else "less_equal", table, views.expand_dims(b, v, v.rank))
+    return red.count_nonzero(b, below, -1)
+
+
+def _convolve(b: Builder, x: Node, kernel: Node, mode: str = "full", flip: bool = True) -> Node:
+    """1-d convolution with a kernel of static length, as a sum of shifted products."""
+    from fuser.construct import joining, views
+
+    if x.rank != 1 or kernel.rank != 1 or mode not in ("full", "same", "valid"):
+        fail(b, ArgumentError, "convolve takes two 1-d arrays and mode 'full', 'same' or 'valid'", "convolve")
+    k = static_int(b, b.shapes.canonical(kernel.shape[0]), "the length of a kernel")
+    taps = views.flip(b, kernel) if flip else kernel
+    before = {"full": k - 1, "same": k // 2, "valid": 0}[mode]
+    after = {"full": k - 1, "same": (k - 1) // 2, "valid": 0}[mode]
+    padded = joining.pad(b, x, ((before, after),))
+    length = ew.apply(b, "add", ew.apply(b, "subtract", padded.shape[0], k), 1)
+    total: Node | None = None
+    for i in range(k):
+        part = indexing.getitem(b, padded, slice(i, ew.apply(b, "add", length, i)))
+        term = ew.node(b, "multiply", part, indexing.getitem(b, taps, i))
+        total = term if total is None else ew.node(b, "add", total, term)
+    assert total is not None
+    return total
+
+
+def _correlate(b: Builder, x: Node, kernel: Node, mode: str = "valid") -> Node:
+    return _convolve(b, x, kernel, mode, flip=False)
+
+
+def _geomspace(b: Builder, start: Any, stop: Any, num: Any = 50, endpoint: bool = True) -> Node:
+    """Evenly spaced on a logarithmic scale; the ends are exact."""
+    first, last = ew.as_node(b, start), ew.as_node(b, stop)
+    lo, hi = (ew.node(b, "log10", as_float(b, ew.node(b, "absolute", v))) for v in (first, last))
+    values = ew.node(b, "power", 10.0, creation.linspace(b, lo, hi, num, endpoint))
+    signed = ew.node(b, "copysign", values, as_float(b, first))
+    index = creation.iota(b, signed.shape, 0)
+    signed = ew.where(b, ew.node(b, "equal", index, 0), as_float(b, first), signed)
+    if not endpoint:
+        return signed
+    at_end = ew.node(b, "equal", index, ew.apply(b, "subtract", num, 1))
+    return ew.where(b, at_end, as_float(b, last), signed)
+
+
+def _unwrap(b: Builder, x: Node, discont: Any = None, axis: Any = -1, *, period: Any = 2 * math.pi) -> Node:
+    """Jumps of more than half a period taken out, as NumPy does it for float periods."""
+    from fuser.construct import joining
+
+    x = as_float(b, x)
+    k = normal_axis(b, axis, x.rank)
+    step = calculus.diff(b, x, 1, k)
+    half = ew.apply(b, "divide", period, 2.0)
+    wrapped = ew.node(b, "subtract", ew.node(b, "remainder", ew.node(b, "add", step, half), period), half)
+    at_low = ew.node(b, "equal", wrapped, ew.apply(b, "negative", half))
+    wrapped = ew.where(b, ew.node(b, "logical_and", at_low, ew.node(b, "greater", step, 0)), half, wrapped)
+    fix = ew.node(b, "subtract", wrapped, step)
+    limit = half if discont is None else discont
+    fix = ew.where(b, ew.node(b, "less", ew.node(b, "absolute", step), limit), 0.0, fix)
+    first = indexing.getitem(b, x, (*(slice(None),) * k, slice(None, 1)))
+    rest = indexing.getitem(b, x, (*(slice(None),) * k, slice(1, None)))
+    return joining.concat(b, [first, ew.node(b, "add", rest, red.scan(b, "cumsum", fix, k))], k)
+
+
 def _allclose(b: Builder, x: Node, y: Node, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> Node:
     return red.reduce(b, "all", calculus.isclose(b, x, y, rtol, atol, equal_nan))
 
@@ -134,8 +235,19 @@ def _digitize(b: Builder, x: Node, bins: Any, right: bool = False) -> Node:
 
 
 ROWS = (
-    function("clamp", _clip, numpy="clip", torch="clamp clip", methods="clip", dsl=""),
-    function("round", arrays(1, _round), numpy="round around", torch="round", methods="round"),
+    function("clamp", _clip, numpy="clip", torch="clamp clip", methods="clip", dsl="clip"),
+    function("around", arrays(1, _round), numpy="round around", torch="round", methods="round", dsl="round"),
+    function("sinc", arrays(1, _sinc), numpy="sinc", torch="sinc"),
+    function("fix", arrays(1, _fix), numpy="fix"),
+    function("astype", arrays(1, _astype), numpy="astype"),
+    function("isposinf", arrays(1, _sign_infinite(1.0)), numpy="isposinf", torch="isposinf"),
+    function("isneginf", arrays(1, _sign_infinite(-1.0)), numpy="isneginf", torch="isneginf"),
+    function("isin", arrays(1, _isin), numpy="isin", torch="isin"),
+    function("searchsorted", arrays(2, _searchsorted), numpy="searchsorted", methods="searchsorted"),
+    function("convolve", arrays(2, _convolve), numpy="convolve"),
+    function("correlate", arrays(2, _correlate), numpy="correlate"),
+    function("geomspace", _geomspace, numpy="geomspace"),
+    function("unwrap", arrays(1, _unwrap), numpy="unwrap"),
     function("select", _select, numpy="select"),
     function("choose", arrays(1, _choose), numpy="choose", methods="choose"),
     function("piecewise_by", arrays(1, _piecewise), numpy="piecewise"),
@@ -145,7 +257,7 @@ ROWS = (
     function("index_select", arrays(1, _index_select), torch="index_select"),
     function("embedding", arrays(2, _embedding), torch="embedding nn.functional.embedding"),
     function("narrow", arrays(1, _narrow), torch="narrow"),
-    function("torch_select", arrays(1, _select_torch), torch="select"),
+    function("torch.select", arrays(1, _select_torch), torch="select"),
     function("masked_fill", arrays(1, _masked_fill), torch="masked_fill"),
     function("lerp", arrays(2, _lerp), torch="lerp"),
     function("addcmul", arrays(3, _addcmul), torch="addcmul"),

@@ -13,6 +13,7 @@ import numpy as np
 
 from fuser.dtypes import F32, F64
 from fuser.optable.base import Call, Cost, Names, S, ScalarOp, Spellings, Table
+from fuser.optable.mathlib import errorfunctions
 from fuser.optable.references import elementwise, in_double
 from fuser.optable.rules import floats
 from fuser.optable.spell import c_call, libm
@@ -141,7 +142,8 @@ def _gamma_one(x: float) -> float:
 # Costs: the f32 function's instructions in SASS (NVRTC 13, sm_90), slow paths apart, and registers beyond its operands.
 ERRORS = (
     ScalarOp(
-        name="erf", arity=1, rule=floats(1), reference=elementwise(math.erf), cuda=c_call("erf"), llvm=libm("erf"),
+        name="erf", arity=1, rule=floats(1), reference=elementwise(math.erf), cuda=c_call("erf"),
+        expand=errorfunctions.erf,
         cost=Cost(27, sfu=1, registers=4), ulp={"f32": 2, "f64": 2}, domain=(-5, 5), names=_names("erf", "erf"),
         vjp=lambda g, y, x: (g * (-(x * x)).op("exp") * TWO_OVER_SQRT_PI,), notes="keeps -0.0",
     ),

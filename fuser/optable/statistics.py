@@ -12,6 +12,7 @@ from fuser.construct import creation
 from fuser.construct import elementwise as ew
 from fuser.construct import reduction as red
 from fuser.construct.common import fail, normal_axis
+from fuser.dtypes import F64
 from fuser.errors import ArgumentError
 from fuser.graph import Builder, Node
 from fuser.optable.adapt import arrays, as_float, function
@@ -168,6 +169,37 @@ def _torch_extreme(name: str) -> Callable[..., Any]:
     return build
 
 
+def _cov(b: Builder, x: Node, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: Any = None) -> Node:
+    """Covariance matrix of variables in rows (columns with rowvar=False)."""
+    from fuser.construct import contraction, joining, views
+    from fuser.shapes import numel
+
+    def variables(v: Node) -> Node:
+        v = views.atleast(b, ew.cast(b, v, F64), 2)
+        return v if rowvar or v.shape[0] == 1 else views.transpose(b, v)
+
+    data = variables(x)
+    if y is not None:
+        data = joining.concat(b, [data, variables(creation.array(b, y))], 0)
+    count = b.shapes.canonical(numel(data.shape[1:]))
+    degrees = (0 if bias else 1) if ddof is None else ddof
+    centred = ew.node(b, "subtract", data, red.mean(b, data, 1, keepdims=True))
+    product = contraction.matmul(b, centred, views.transpose(b, centred))
+    return views.squeeze(b, ew.node(b, "divide", product, ew.apply(b, "subtract", count, degrees)))
+
+
+def _corrcoef(b: Builder, x: Node, y: Any = None, rowvar: bool = True) -> Node:
+    """Correlation matrix, held in [-1, 1]."""
+    from fuser.construct import views
+
+    c = _cov(b, x, y, rowvar)
+    if c.rank == 0:
+        return ew.node(b, "divide", c, c)
+    spread = ew.node(b, "sqrt", views.diagonal(b, c))
+    scaled = ew.node(b, "divide", ew.node(b, "divide", c, views.expand_dims(b, spread, 1)), spread)
+    return ew.node(b, "clip", scaled, -1, 1)
+
+
 def _rms(b: Builder, x: Node, axis: Any = None, keepdims: bool = False) -> Node:
     values = as_float(b, x)
     return ew.node(b, "sqrt", red.mean(b, ew.node(b, "multiply", values, values), axis, keepdims))
@@ -177,15 +209,17 @@ ROWS = (
     function("mean", arrays(1, _mean), numpy="mean", torch="mean", methods="mean"),
     function("var", arrays(1, _spread(False)), numpy="var", methods="var"),
     function("std", arrays(1, _spread(True)), numpy="std", methods="std"),
-    function("torch_var", arrays(1, _torch_spread(False)), torch="var"),
-    function("torch_std", arrays(1, _torch_spread(True)), torch="std"),
-    function("torch_var_mean", arrays(1, _torch_var_mean), torch="var_mean"),
-    function("torch_max", arrays(1, _torch_extreme("max")), torch="max"),
-    function("torch_min", arrays(1, _torch_extreme("min")), torch="min"),
+    function("torch.var", arrays(1, _torch_spread(False)), torch="var"),
+    function("torch.std", arrays(1, _torch_spread(True)), torch="std"),
+    function("torch.var_mean", arrays(1, _torch_var_mean), torch="var_mean"),
+    function("torch.max", arrays(1, _torch_extreme("max")), torch="max"),
+    function("torch.min", arrays(1, _torch_extreme("min")), torch="min"),
     function("average", arrays(1, _average), numpy="average"),
     function("count_nonzero", arrays(1, red.count_nonzero), numpy="count_nonzero", torch="count_nonzero"),
     function("ptp", arrays(1, _ptp), numpy="ptp"),
     function("rms", arrays(1, _rms)),
+    function("cov", arrays(1, _cov), numpy="cov"),
+    function("corrcoef", arrays(1, _corrcoef), numpy="corrcoef"),
     *(function(f"nan{n}", arrays(1, _nan(n)), numpy=f"nan{n}", torch=f"nan{n}" if n in ("sum", "mean") else "")
       for n in ("sum", "prod", "mean", "var", "std", "argmax", "argmin")),
     function("nanmax", arrays(1, _extreme("max")), numpy="nanmax"),

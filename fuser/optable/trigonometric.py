@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from fuser.optable.base import Cost, Names, ScalarOp, Table, Vjp
+from fuser.optable.base import Cost, Expand, Names, ScalarOp, Table, Vjp
+from fuser.optable.mathlib import circular, hyperbolic
 from fuser.optable.references import in_double
 from fuser.optable.rules import numpy_rule
 from fuser.optable.spell import c_call, libm
@@ -16,12 +17,13 @@ from fuser.optable.spell import c_call, libm
 
 def _function(
     name: str, short: str, ufunc: np.ufunc, domain: tuple[float, float], cost: Cost, ulp: tuple[float, float], vjp: Vjp,
-    notes: str = "",
+    notes: str = "", expand: Expand | None = None,
 ) -> ScalarOp:  # fmt: skip
     """A unary function; `short` is its C, torch and array-API name, and a second DSL name where it differs."""
     other = () if short == name else (short,)
     return ScalarOp(
-        name=name, arity=1, rule=numpy_rule(ufunc), reference=in_double(ufunc), cuda=c_call(short), llvm=libm(short),
+        name=name, arity=1, rule=numpy_rule(ufunc), reference=in_double(ufunc), cuda=c_call(short),
+        llvm={} if expand else libm(short), expand=expand,
         names=Names(numpy=(name, *other), torch=(short, *((name,) if other else ())), dsl=other, methods=(short,)),
         cost=cost, domain=domain, ulp={"f32": ulp[0], "f64": ulp[1]}, vjp=vjp, notes=notes,
     )  # fmt: skip
@@ -31,15 +33,15 @@ def _function(
 CIRCULAR = (
     _function(
         "sin", "sin", np.sin, (-100, 100), Cost(28, registers=13), (2, 2),
-        lambda g, y, x: (g * x.op("cos"),), "keeps -0.0; inf gives NaN",
+        lambda g, y, x: (g * x.op("cos"),), "keeps -0.0; inf gives NaN", circular.sin,
     ),
     _function(
         "cos", "cos", np.cos, (-100, 100), Cost(28, registers=13), (2, 2),
-        lambda g, y, x: (-(g * x.op("sin")),), "inf gives NaN",
+        lambda g, y, x: (-(g * x.op("sin")),), "inf gives NaN", circular.cos,
     ),
     _function(
         "tan", "tan", np.tan, (-1.5, 1.5), Cost(36, sfu=1, registers=14), (4, 2),
-        lambda g, y, x: (g * (y * y + 1.0),), "keeps -0.0",
+        lambda g, y, x: (g * (y * y + 1.0),), "keeps -0.0", circular.tan,
     ),
     _function(
         "arcsin", "asin", np.arcsin, (-0.99, 0.99), Cost(25, sfu=1, registers=4), (4, 2),
@@ -62,6 +64,17 @@ CIRCULAR = (
     ),
 )  # fmt: skip
 
+def _library(short: str, ufunc: np.ufunc) -> ScalarOp:
+    """The C library's function, for the arguments that `mathlib.circular` does not reduce itself."""
+    return ScalarOp(
+        name=f"libm_{short}", arity=1, hidden=True, rule=numpy_rule(ufunc), reference=in_double(ufunc),
+        cuda=c_call(short), llvm=libm(short), cost=Cost(40, registers=14), ulp={"f32": 4, "f64": 2}, domain=(-100, 100),
+        no_vjp="only inside another row's expansion", notes="a call an element: for the rare element only",
+    )  # fmt: skip
+
+
+LIBRARY = tuple(_library(short, ufunc) for short, ufunc in (("sin", np.sin), ("cos", np.cos), ("tan", np.tan)))
+
 HYPERBOLIC = (
     _function(
         "sinh", "sinh", np.sinh, (-80, 80), Cost(25, sfu=2, registers=6), (3, 2),
@@ -73,7 +86,7 @@ HYPERBOLIC = (
     ),
     _function(
         "tanh", "tanh", np.tanh, (-10, 10), Cost(17, sfu=2, registers=6), (2, 2),
-        lambda g, y, x: (g * (1.0 - y * y),), "keeps -0.0",
+        lambda g, y, x: (g * (1.0 - y * y),), "keeps -0.0", hyperbolic.tanh,
     ),
     _function(
         "arcsinh", "asinh", np.arcsinh, (-1e6, 1e6), Cost(41, sfu=2, registers=5), (3, 3),
@@ -89,7 +102,7 @@ HYPERBOLIC = (
     ),
 )  # fmt: skip
 
-ROWS = (*CIRCULAR, *HYPERBOLIC)
+ROWS = (*CIRCULAR, *LIBRARY, *HYPERBOLIC)
 
 
 def register(table: Table) -> None:

@@ -52,6 +52,10 @@ def _hsplit(b: Builder, x: Node, indices_or_sections: Any) -> tuple[Node, ...]:
     return joining.split(b, x, indices_or_sections, 0 if x.rank == 1 else 1)
 
 
+def _dsplit(b: Builder, x: Node, indices_or_sections: Any) -> tuple[Node, ...]:
+    return joining.split(b, x, indices_or_sections, 2)
+
+
 def _vsplit(b: Builder, x: Node, indices_or_sections: Any) -> tuple[Node, ...]:
     return joining.split(b, x, indices_or_sections, 0)
 
@@ -133,6 +137,7 @@ ROWS = (
     function("chunk", arrays(1, _chunk), torch="chunk"),
     function("hsplit", arrays(1, _hsplit), numpy="hsplit", torch="hsplit"),
     function("vsplit", arrays(1, _vsplit), numpy="vsplit", torch="vsplit"),
+    function("dsplit", arrays(1, _dsplit), numpy="dsplit", torch="dsplit"),
     function("unstack", arrays(1, _unstack), numpy="unstack", torch="unbind"),
     function("repeat", arrays(1, joining.repeat), numpy="repeat", torch="repeat_interleave", methods="repeat"),
     function("tile", arrays(1, joining.tile), numpy="tile", torch="tile"),

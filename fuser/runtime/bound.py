@@ -113,6 +113,7 @@ class Binder:
         self.results: list[Result] = []
         self.scratch: list[Scratch] = []
         self.shapes: dict[int, tuple[int, ...]] = {}
+        self.workspaces: dict[str, int] = {}  # of the group being bound: its kernels share them by name
 
     def bind(self, steps: Sequence[tuple[Any, tuple[Built, ...]]]) -> BoundProgram:
         """steps: groups with their kernels, in order."""
@@ -122,6 +123,7 @@ class Binder:
                 self.results.append(Result(node, self._shape(node), node.storage))
         bound: list[Launch | Library] = []
         for group, kernels in steps:
+            self.workspaces = {}
             if group.library is not None:
                 node = self.graph.by_id[group.library]
                 bound.append(Library(node, tuple(self._place(n) for n in node.inputs), self._place(node)))
@@ -150,6 +152,12 @@ class Binder:
         self.scratch.append(block)
         return self.count + len(self.results) + len(self.scratch) - 1
 
+    def _workspace(self, name: str, block: Scratch) -> int:
+        """Table place of a group's workspace: the same name is the same memory in each of its kernels."""
+        if name not in self.workspaces:
+            self.workspaces[name] = self._scratch(block)
+        return self.workspaces[name]
+
     def _launch(self, built: Built) -> Launch | None:
         kernel = built.kernel
         grid = tuple(int(wrap(g).evaluate(self.env)) for g in kernel.launch.grid)
@@ -159,7 +167,7 @@ class Binder:
                 slots.append(self._place(self.graph.by_id[b.node]))
             else:
                 nbytes = int(wrap(b.size).evaluate(self.env)) * b.dtype.bytes
-                slots.append(self._scratch(Scratch(nbytes, zeroed=b.role == "counter")))
+                slots.append(self._workspace(b.name, Scratch(nbytes, zeroed=b.role == "counter")))
         if 0 in grid:
             return None  # nothing to do; the buffers above exist all the same
         fixed: list[Any] = []

@@ -118,6 +118,15 @@ class CudaKernel:
         )
 
 
+def copy_to(place: Place, value: Any) -> Any:
+    """A NumPy array or scalar as a CuPy array on a device."""
+    import cupy
+    import numpy as np
+
+    with cupy.cuda.Device(place.ordinal):
+        return cupy.asarray(np.asarray(value))
+
+
 def allocate(nbytes: int) -> Any:
     """Device memory from CuPy's pool on the current device and stream; `.ptr` is its address."""
     import cupy

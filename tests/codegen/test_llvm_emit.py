@@ -112,7 +112,9 @@ def test_f16_both_ways(native_half: bool) -> None:
     narrow = elementwise(F32, F16, lambda b, x: b.apply("convert", (x,), F16))
     exact = every.astype(np.float32)
     numbers_ = exact[np.isfinite(exact)]
-    near = np.concatenate([exact, np.nextafter(numbers_, np.float32(1e9)), _midpoints(exact), np.float32([1e-9, 70000])])
+    near = np.concatenate(
+        [exact, np.nextafter(numbers_, np.float32(1e9)), _midpoints(exact), np.float32([1e-9, 70000])]
+    )
     with np.errstate(over="ignore"):
         assert same_bits(apply(narrow, near, F16, _for(narrow, machine)), near.astype(np.float16))
 
@@ -281,6 +283,27 @@ def test_a_branch_that_differs_between_lanes_falls_back_to_single_elements() -> 
     x_, y_ = numbers(I32, 50), np.empty(50, np.int32)
     run(kernel, {"x": x_, "y": y_}, {"n": 50})
     assert (y_ == np.maximum(x_, 0)).all()
+
+
+def test_a_branch_that_only_computes_runs_in_lanes() -> None:
+    """Taken where any lane takes it; the others keep what they had."""
+    b = KernelBuilder("rare", "cpu")
+    x, y = b.buffer("x", I32, "in", 0, N), b.buffer("y", I32, "out", 1, N)
+    zero, one, n = b.literal(0, I64), b.literal(1, I64), b.scalar(N, I64)
+    with b.loop("p", zero, one, one, "parallel"), b.loop("j", zero, n, one, "vector") as j:
+        v = b.load(x, j)
+        out = b.mutable("out", v)
+        with b.branch(b.apply("greater", (v, b.literal(50, I32)), BOOL)):
+            b.assign(out, b.apply("negative", (v,), I32))
+            with b.branch(b.apply("greater", (v, b.literal(80, I32)), BOOL)):
+                b.assign(out, b.literal(7, I32))
+        b.store(y, j, out)
+    kernel = b.finish(Launch((1, 1), 1))
+    native = compiled(kernel)
+    for high in (40, 70, 100):
+        x_, y_ = np.random.default_rng(high).integers(0, high, 61, dtype=np.int32), np.empty(61, np.int32)
+        run(kernel, {"x": x_, "y": y_}, {"n": 61}, native=native)
+        assert (y_ == np.where(x_ > 80, 7, np.where(x_ > 50, -x_, x_))).all()
 
 
 def test_the_tail_calls_the_same_library_function_as_the_body() -> None:

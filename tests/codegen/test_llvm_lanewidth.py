@@ -10,7 +10,6 @@ from fuser.codegen.loops import For, Launch, Var, walk
 from fuser.dtypes import BF16, BOOL, F32, F64, I64, U8, DType
 from fuser.hostexpr import sym
 
-
 Write = Callable[[KernelBuilder, Var, str], None]
 
 

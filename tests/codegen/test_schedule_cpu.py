@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fuser.codegen.loops import Let, walk
 from fuser.codegen.schedule import lower
 from fuser.codegen.schedule.cpu import BLOCK_ROWS
 from fuser.device import find
@@ -133,8 +134,20 @@ def test_a_row_alone_equals_the_row_in_a_batch(name: str) -> None:
         assert same_bits(run_case(alone)[0][0], run_case(batch)[0][row])
 
 
+def test_a_row_keeps_what_is_costly_to_compute_again() -> None:
+    """The exponentials of a softmax are computed in one stage, those of rows too long to keep in two."""
+
+    def exponentials(m: int) -> int:
+        (kernel,) = case("softmax", n=1000, m=m).kernels
+        return sum(isinstance(s, Let) and s.op == "exp" for s in walk(kernel.body))
+
+    assert exponentials(1000) == 2  # whole rounds, and the last one under a mask
+    assert exponentials(1 << 17) == 3
+
+
 def test_what_is_chosen() -> None:
     """Kinds by size: rows enough for the cores, or shares of few rows spread out; tiles where rows are crossed."""
+
     def chosen(name: str, n: int, m: int) -> CpuSchedule:
         s = case(name, n=n, m=m).schedules[0]
         assert isinstance(s, CpuSchedule)
@@ -148,3 +161,13 @@ def test_what_is_chosen() -> None:
     assert chosen("transposed", 100, 100).block_rows == BLOCK_ROWS
     assert chosen("polynomial", 100, 100).block_rows == 1
     assert chosen("running_sum", 10, 10).kind == "scan"
+
+
+def test_kernels_of_one_group_share_their_workspaces() -> None:
+    """Through the whole runtime: partial sums of one kernel are what the next one combines."""
+    import fuser
+
+    x = np.random.default_rng(0).standard_normal(1 << 20)
+    compiled = fuser.compile(lambda x: np.abs(x).sum())
+    assert compiled.plan(x).schedules[0].kind == "split"
+    np.testing.assert_allclose(compiled(x), np.abs(x).sum(), rtol=1e-12)

@@ -164,3 +164,10 @@ def test_mean_divides_by_a_host_length() -> None:
     assert m.shape == (sym("n"), 1)
     scalars = [n for n in b.nodes if n.op == "scalar"]
     assert [str(n.attrs.expr) for n in scalars] == ["d"]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("value", [0.1, 1e6, 3.0, -7.7])
+def test_a_constant_has_no_spread(value: float) -> None:
+    found = run(lambda b, x: red.std(b, x, 1), np.full((4, 1001), value, np.float32))[0]
+    assert (found < 1e-6 * abs(value)).all()
+    assert not np.isnan(found).any()

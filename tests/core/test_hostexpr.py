@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fuser.hostexpr import FUNCTIONS, HostExpr, as_dim, call, lit, scalar_symbol, split_multiple, sym
+from fuser.hostexpr import HostExpr, as_dim, call, lit, scalar_symbol, split_multiple, sym
+from fuser.hostfunctions import FUNCTIONS
 
 N, D = sym("n"), sym("d")
 ENV = {"n": 12, "d": 5, "=h": 0.1, "=k": -7}

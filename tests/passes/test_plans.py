@@ -53,8 +53,10 @@ def bias_gelu(b: Builder) -> list:
     x, c = b.argument("x", F32, (N, M)), b.argument("c", F32, (M,))
     u = op(b, "add", x, spread(b, c, x.shape))
     cube = op(b, "multiply", op(b, "multiply", u, u), u)
-    inner = op(b, "multiply", op(b, "add", u, op(b, "multiply", cube, literal(b, 0.044715, u))), literal(b, 0.797884, u))
-    return [op(b, "multiply", op(b, "multiply", u, literal(b, 0.5, u)), op(b, "add", op(b, "tanh", inner), literal(b, 1, u)))]
+    inner = op(b, "add", u, op(b, "multiply", cube, literal(b, 0.044715, u)))
+    inner = op(b, "multiply", inner, literal(b, 0.797884, u))
+    half = op(b, "multiply", u, literal(b, 0.5, u))
+    return [op(b, "multiply", half, op(b, "add", op(b, "tanh", inner), literal(b, 1, u)))]
 
 
 def swiglu(b: Builder) -> list:
@@ -223,7 +225,9 @@ def test_groups_compute_the_program(build: Callable[[Builder], list], sizes: dic
     want, _ = evaluate(graph, arrays, env)
     got = run_groups(graph, groups, arrays, env)
     for a, b in zip(got, want, strict=True):
-        np.testing.assert_allclose(a.astype(float), b.astype(float), rtol=1e-2 if graph.nodes[0].dtype == BF16 else 2e-5)
+        np.testing.assert_allclose(
+            a.astype(float), b.astype(float), rtol=1e-2 if graph.nodes[0].dtype == BF16 else 2e-5
+        )
 
 
 def test_stages_of_softmax() -> None:

@@ -1,4 +1,6 @@
-"""Random programs: every plan is a partition without cycles, right by the letter, and independent of insertion order."""
+"""Random programs: every plan is a partition without cycles, right by the letter, and independent of
+insertion order.
+"""
 
 import numpy as np
 import pytest

@@ -108,7 +108,11 @@ def test_a_forked_child_gets_threads_of_its_own(increment: jit.NativeKernel) -> 
 
 @pytest.mark.parametrize(
     ("variables", "threads"),
-    [({"FUSER_NUM_THREADS": "3"}, 3), ({"OMP_NUM_THREADS": "5"}, 5), ({"FUSER_NUM_THREADS": "2", "OMP_NUM_THREADS": "5"}, 2)],
+    [
+        ({"FUSER_NUM_THREADS": "3"}, 3),
+        ({"OMP_NUM_THREADS": "5"}, 5),
+        ({"FUSER_NUM_THREADS": "2", "OMP_NUM_THREADS": "5"}, 2),
+    ],
 )
 def test_environment_variables(variables: dict[str, str], threads: int) -> None:
     program = "from fuser.runtime import pool; print(pool.num_threads())"

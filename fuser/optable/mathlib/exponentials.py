@@ -95,23 +95,26 @@ def _scaled(twice: S, shifted: S, tiny: S) -> S:
     return tiny.where(product * 2.0**-64, product)
 
 
-def exp_below(x: S) -> S:
-    """exp(x) for x <= 0 (or NaN): no overflow to look after."""
-    x = at_least(x, _range(x).low)
-    shifted, r = reduced(x)
-    return _scaled(twice_exp(r), shifted, x < _range(x).tiny)
-
-
 def exp(x: S) -> S:
-    return exp_below(at_most(x, _range(x).high))
+    limits = _range(x)
+    x = at_least(at_most(x, limits.high), limits.low)
+    shifted, r = reduced(x)
+    return _scaled(twice_exp(r), shifted, x < limits.tiny)
 
 
 def exp2(x: S) -> S:
+    return exp2_of_sum(x, None)
+
+
+def exp2_of_sum(x: S, low: S | None) -> S:
+    """2**(x + low), low small against 1."""
     limits = SINGLE_2 if x.dtype == F32 else DOUBLE_2
     x = at_least(at_most(x, limits.high), limits.low)
     offset = exponent_offset(x)
     shifted = x + offset
     r = x - (shifted - offset)
+    if low is not None:
+        r = r + low
     twice = horner(r, (2.0, *chosen(x, EXP2_SINGLE, EXP2_DOUBLE)))
     return _scaled(twice, shifted, x < limits.tiny)
 
@@ -131,6 +134,6 @@ def expm1(x: S) -> S:
 def sigmoid(x: S) -> S:
     """Of e = exp(-|x|), which neither overflows nor cancels: with q = e/(1+e), 1 - q or e - e*q. So the
     errors of q count little where the result is far from 1/2."""
-    e = exp_below(-magnitude(x))
+    e = (-magnitude(x)).op("exp")
     a = (x >= 0).where(e.like(1.0), e)
     return fma(-a, e / (1.0 + e), a)

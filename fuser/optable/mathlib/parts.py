@@ -7,8 +7,9 @@ floats (AVX2 has neither); adding 1.5 * 2**mantissa puts a small whole number in
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
 
 from fuser.dtypes import F32, I32, I64, U32, U64, DType
 from fuser.optable.base import Number, S
@@ -81,3 +82,18 @@ def power_of_two(shifted: S) -> S:
     """2**n, given `magic + bias + n` (the low bits are the exponent field); n within the normal range."""
     form = layout(shifted)
     return (shifted.bits(form.signed) << form.mantissa).bits(shifted.dtype)
+
+
+@runtime_checkable
+class Branching(Protocol):
+    """A backend (`Emit`) that can skip a computation where no element at hand needs it."""
+
+    def rarely(self, condition: Any, otherwise: Any, compute: Callable[[], Any]) -> Any: ...
+
+
+def rarely(condition: S, compute: Callable[[], S], otherwise: S) -> S:
+    """`condition.where(compute(), otherwise)`, for a condition that seldom holds and a long computation."""
+    emit = condition.emit
+    if isinstance(emit, Branching):
+        return S(emit, emit.rarely(condition.value, otherwise.value, lambda: compute().value), otherwise.dtype)
+    return condition.where(compute(), otherwise)

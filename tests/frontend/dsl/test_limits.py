@@ -74,6 +74,8 @@ ENDLESS = {
     "a power": "def f(x):\n    return x + 10 ** 10 ** 10\n",
     "a shift": "def f(x):\n    return x + (1 << 10 ** 10)\n",
     "a product of dims": "def f(x):\n    n = len(x)\n    for i in range(99):\n        n = n * n\n    return x * n\n",
+    "a sum of dims": "def f(x):\n    n = len(x)\n    for i in range(99):\n        n = n * n + n\n    return x * n\n",
+    "a run-time float": "def f(x, h: float):\n    for i in range(99):\n        h = h * h + h\n    return x * h\n",
     "a constant": "A = 9 ** 9 ** 9\ndef f(x):\n    return x\n",
     "a literal": f"def f(x):\n    return x + {'9' * 5000}\n",
 }
@@ -82,7 +84,7 @@ ENDLESS = {
 @pytest.mark.parametrize("name", ENDLESS)
 def test_endless_programs_are_refused(name: str) -> None:
     with pytest.raises(FuserError) as caught:
-        build(ENDLESS[name], "f32[n]")
+        build(ENDLESS[name], "f32[n]", *(["float"] if "h: float" in ENDLESS[name] else []))
     assert caught.value.slug in ("unroll", "size", "nesting", "number-size")
 
 

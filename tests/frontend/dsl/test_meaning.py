@@ -6,6 +6,7 @@ functions. Results, dtypes and what happened to the arguments must agree. Where 
 """
 
 from __future__ import annotations
+import __future__
 
 from typing import Any
 
@@ -17,17 +18,26 @@ from tests.frontend.dsl.support import flat, run
 PLAIN = """
 sum max min mean var prod any all argmax cumsum abs exp log sqrt sin where maximum minimum zeros ones arange
 concatenate stack reshape transpose clip floor take copy sign square full zeros_like flip roll repeat
-logical_and logical_or logical_not
+logical_and logical_or logical_not tanh take_along_axis
 """
 NAMES: dict[str, Any] = {name: getattr(np, name) for name in PLAIN.split()}
 NAMES |= {f"f{b}": getattr(np, f"float{b}") for b in (16, 32, 64)} | {"i32": np.int32, "i64": np.int64, "u8": np.uint8}
 NAMES |= {"pi": np.pi, "inf": np.inf, "newaxis": None, "rsqrt": lambda v: 1 / np.sqrt(v)}
+NAMES |= {"sigmoid": lambda v: 1 / (1 + np.exp(-v))}
 
 
-def by_python(text: str, values: tuple[Any, ...]) -> tuple[Any, list[Any]]:
-    """The result and the arguments after the call, by Python and NumPy."""
-    space = dict(NAMES)
-    exec(compile(text, "t.fuse", "exec"), space)
+def _largest(*args: Any, **options: Any) -> Any:
+    """`max` as the language reads it: Python's on several numbers, NumPy's on an array."""
+    return max(*args) if len(args) > 1 and all(isinstance(a, int | float) for a in args) else np.max(*args, **options)
+
+
+NAMES["max"] = _largest
+
+
+def by_python(text: str, values: tuple[Any, ...], **dims: int) -> tuple[Any, list[Any]]:
+    """The result and the arguments after the call, by Python and NumPy; annotations are not looked at."""
+    space = NAMES | dims
+    exec(compile(text, "t.fuse", "exec", __future__.annotations.compiler_flag), space)
     given = [np.array(v) if isinstance(v, np.ndarray) else v for v in values]
     function = [v for v in space.values() if getattr(v, "__code__", None) and v.__code__.co_filename == "t.fuse"][-1]
     with np.errstate(all="ignore"):
@@ -49,10 +59,11 @@ def same(one: Any, two: Any) -> None:
             assert a == b
 
 
-def check(text: str, *values: Any, numpy: str = "") -> None:
+def check(text: str, *values: Any, numpy: str = "", **dims: int) -> None:
+    """Run both ways, with symbolic and with static dims. `dims` are what Python reads for named lengths."""
     for symbolic in (True, False):
         result, after = run(text, *values, symbolic=symbolic)
-        expected, expected_after = by_python(numpy or text, values)
+        expected, expected_after = by_python(numpy or text, values, **dims)
         same(result, expected)
         same(after, expected_after)
 
@@ -130,7 +141,16 @@ def f(x):
 """, (X,)),
     "an element updated": ("def f(x):\n    x[1] += 1.75\n    return x\n", (I,)),
     "narrowing in place": ("def f(x, y):\n    x += y\n    return x\n", (X[0], V[:4])),
-    "scalars rebind": ("def f(x):\n    s = sum(x)\n    t = s\n    s += 1.5\n    n = 2\n    n *= 4\n    return s, t\n", (I,)),
+    "scalars rebind": (
+        """
+def f(x):
+    s = sum(x)
+    t = s
+    s += 1.5
+    n = 2
+    n *= 4
+    return s, t, n
+""", (I,)),
     "functions mutate what they are given": (
         """
 def clear(a, k=0):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -109,6 +112,19 @@ def test_constants_are_known_while_compiling() -> None:
     with pytest.raises(DTypeError) as caught:
         Program("A = zeros(3)\ndef f(x):\n    return x\n")
     assert caught.value.slug == "constant"
+
+
+def test_threads_parse_at_once() -> None:
+    """One grammar serves the process; layout keeps no state between tokens of different texts."""
+    texts = [f"def f(x):\n    for i in range({k}):\n        x = (x +\n  {k})\n    return x\n" for k in range(1, 9)]
+    with ThreadPoolExecutor(8) as pool:
+        together = list(pool.map(lambda t: len(Program(t).build("f", [parse("f32[n]")]).nodes), texts * 4))
+    assert together == [len(Program(t).build("f", [parse("f32[n]")]).nodes) for t in texts] * 4
+
+
+def test_lark_is_imported_by_the_first_program_only() -> None:
+    code = "import sys, fuser.frontend.program; assert 'lark' not in sys.modules"
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=120).returncode == 0
 
 
 def test_spec_texts() -> None:

@@ -42,7 +42,7 @@ def reflected(x):
 
 
 def comparisons(x, y):
-    return x < y, x <= y, x > 0, x >= 0.5, x == y, x != y, 0 < x
+    return x < y, x <= y, x > 0, x >= 0.5, x == y, x != y, 0 < x  # noqa: SIM300
 
 
 def integer_operators(i, j):
@@ -84,7 +84,8 @@ def ufunc_out(x, y):
 
 
 def ufunc_methods(x):
-    return np.add.reduce(x), np.maximum.reduce(x, axis=1), np.multiply.reduce(x, axis=None), np.add.accumulate(x, axis=1)
+    total = np.multiply.reduce(x, axis=None)
+    return np.add.reduce(x), np.maximum.reduce(x, axis=1), total, np.add.accumulate(x, axis=1)
 
 
 def ufunc_outer(v):
@@ -116,7 +117,8 @@ def norm(x):
 
 
 def casts(x):
-    return x.astype(np.float64), x.astype("int32"), x.astype(np.float16).astype(np.float32), x.astype(bool), x.astype(int)
+    rounded = x.astype(np.float16).astype(np.float32)
+    return x.astype(np.float64), x.astype("int32"), rounded, x.astype(bool), x.astype(int)
 
 
 def shapes(x):
@@ -231,7 +233,8 @@ def jacobi(x, steps):
 
 
 def wheres(x, y):
-    return np.where(x > 0, x, 0.01 * x), np.where(x > y, 1, 0), np.select([x < -1, x < 1], [x, y], 0.5), np.clip(x, -1, 1)
+    chosen = np.select([x < -1, x < 1], [x, y], 0.5)
+    return np.where(x > 0, x, 0.01 * x), np.where(x > y, 1, 0), chosen, np.clip(x, -1, 1)
 
 
 def clips(x):
@@ -239,7 +242,8 @@ def clips(x):
 
 
 def joined(x, y):
-    return np.concatenate([x, y]), np.concatenate((x, y), axis=1), np.stack([x, y]), np.vstack([x, y]), np.hstack((x, y))
+    rows = np.vstack([x, y])
+    return np.concatenate([x, y]), np.concatenate((x, y), axis=1), np.stack([x, y]), rows, np.hstack((x, y))
 
 
 def padded(x):
@@ -461,7 +465,8 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "layer_norm": (X, V, V), "operators": (X, Y), "comparisons": (X, Y), "integer_operators": (I, I.T.copy().T),
     "promotion": (X, I, U, B), "scalar_arithmetic": (X, 2.5), "integer_scalar": (X, 7), "ufunc_where": (X, Y),
     "ufunc_dtype": (I,), "ufunc_out": (X, Y), "ufunc_outer": (V,), "sums_of_small_ints": (U, I), "gathers": (X, V),
-    "gather_by_argument": (X, np.array([3, -1, 0])), "masked_stores": (X, Y), "in_place": (X, Y), "program_order": (X, Y),
+    "gather_by_argument": (X, np.array([3, -1, 0])), "masked_stores": (X, Y), "in_place": (X, Y),
+    "program_order": (X, Y),
     "two_arguments_changed": (X, Y), "jacobi": (D, 3), "wheres": (X, Y), "joined": (X, Y), "contractions": (D, D),
     "vectors": (V,), "as_arrays": (X, Y), "scalar_conditions": (X, 0.75, 3), "scalar_axis": (X, 1),
     "nested_arguments": ({"w": D.T.copy(), "b": np.ones(4)}, [D, I]), "star_arguments": (X, Y, D), "folded": (X, Y),
@@ -472,5 +477,7 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
 }  # fmt: skip
 SKIP = {"exp", "zeros", "reduce", "Pair", "helper", "namedtuple"}
 PROGRAMS = {
-    name: fn for name, fn in globals().items() if callable(fn) and name not in SKIP and getattr(fn, "__module__", "") == __name__
-}  # fmt: skip
+    name: fn
+    for name, fn in globals().items()
+    if callable(fn) and name not in SKIP and getattr(fn, "__module__", "") == __name__
+}

@@ -64,7 +64,8 @@ def traced(fn: Any, *args: Any, **kwargs: Any) -> Traced:
         try:
             graph = trace(fn, names, specs, tree)
         except NeedsStatic as need:
-            assert not need.expr.symbols <= static, "asked for twice"
+            if need.expr.symbols <= static:
+                raise  # asked for twice: never to be had
             static |= need.expr.symbols
             continue
         if all(g.holds(env) for g in graph.guards):

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fuser.errors import DTypeError, TraceError
+from fuser.errors import DTypeError, TraceError, UnsupportedError
 from tests.frontend.trace.running import check, run, traced
 
 M = np.arange(24.0).reshape(4, 6)
@@ -25,23 +25,54 @@ def store(view: Any) -> Any:
 
 
 VIEWS = {
-    "slice": lambda y: y[1:3], "step": lambda y: y[::2, 1::3], "backwards": lambda y: y[::-1, ::-2], "row": lambda y: y[2],
-    "column": lambda y: y[:, 1], "transpose": lambda y: y.T, "swapaxes": lambda y: y.swapaxes(0, 1),
-    "new axis": lambda y: y[:, None, 2:], "moveaxis": lambda y: np.moveaxis(y[None], 0, 2), "ravel": lambda y: y.ravel(),
-    "reshape": lambda y: y.reshape(3, 8), "reshape of rows": lambda y: y[1:3].reshape(-1), "flip": lambda y: np.flip(y, 1),
-    "squeeze": lambda y: y[1:2].squeeze(0), "split": lambda y: np.split(y, 2)[1], "split axes": lambda y: y.reshape(2, 2, 6)[1],
-    "chain": lambda y: y[1:].T[2:].reshape(2, 2, 3)[:, 1], "asarray": np.asarray, "expand": lambda y: np.expand_dims(y, 1),
-    "permuted reshape": lambda y: y.reshape(4, 2, 3).transpose(2, 0, 1)[1], "ellipsis": lambda y: y[..., 0], "all": lambda y: y[:],
-    "vsplit": lambda y: np.vsplit(y, 2)[0], "atleast_3d": np.atleast_3d, "ascontiguous": np.ascontiguousarray,
-    "view": lambda y: y.view(), "fliplr": np.fliplr, "hsplit": lambda y: np.hsplit(y, [2, 3])[2],
-}  # fmt: skip
+    "slice": lambda y: y[1:3],
+    "step": lambda y: y[::2, 1::3],
+    "backwards": lambda y: y[::-1, ::-2],
+    "row": lambda y: y[2],
+    "column": lambda y: y[:, 1],
+    "transpose": lambda y: y.T,
+    "swapaxes": lambda y: y.swapaxes(0, 1),
+    "new axis": lambda y: y[:, None, 2:],
+    "moveaxis": lambda y: np.moveaxis(y[None], 0, 2),
+    "ravel": lambda y: y.ravel(),
+    "reshape": lambda y: y.reshape(3, 8),
+    "reshape of rows": lambda y: y[1:3].reshape(-1),
+    "flip": lambda y: np.flip(y, 1),
+    "squeeze": lambda y: y[1:2].squeeze(0),
+    "split": lambda y: np.split(y, 2)[1],
+    "split axes": lambda y: y.reshape(2, 2, 6)[1],
+    "chain": lambda y: y[1:].T[2:].reshape(2, 2, 3)[:, 1],
+    "asarray": np.asarray,
+    "expand": lambda y: np.expand_dims(y, 1),
+    "permuted reshape": lambda y: y.reshape(4, 2, 3).transpose(2, 0, 1)[1],
+    "ellipsis": lambda y: y[..., 0],
+    "all": lambda y: y[:],
+    "vsplit": lambda y: np.vsplit(y, 2)[0],
+    "atleast_3d": np.atleast_3d,
+    "ascontiguous": np.ascontiguousarray,
+    "view": lambda y: y.view(),
+    "fliplr": np.fliplr,
+    "hsplit": lambda y: np.hsplit(y, [2, 3])[2],
+}
 COPIES = {
-    "copy": lambda y: y.copy(), "astype": lambda y: y.astype(np.float32), "same astype": lambda y: y.astype(np.float64),
-    "gather": lambda y: y[[0, 2]], "flatten": lambda y: y.flatten(), "add": lambda y: y + 0, "positive": lambda y: +y,
-    "array": np.array, "roll": lambda y: np.roll(y, 1), "repeat": lambda y: np.repeat(y, 2), "where": lambda y: np.where(y > 1, y, 0),
-    "concatenate": lambda y: np.concatenate([y, y]), "take": lambda y: y.take([1], axis=0), "tile": lambda y: np.tile(y, 2),
-    "ufunc": np.abs, "cumsum": lambda y: y.cumsum(), "pad": lambda y: np.pad(y, 1),
-}  # fmt: skip
+    "copy": lambda y: y.copy(),
+    "astype": lambda y: y.astype(np.float32),
+    "same astype": lambda y: y.astype(np.float64),
+    "gather": lambda y: y[[0, 2]],
+    "flatten": lambda y: y.flatten(),
+    "add": lambda y: y + 0,
+    "positive": lambda y: +y,
+    "array": np.array,
+    "roll": lambda y: np.roll(y, 1),
+    "repeat": lambda y: np.repeat(y, 2),
+    "where": lambda y: np.where(y > 1, y, 0),
+    "concatenate": lambda y: np.concatenate([y, y]),
+    "take": lambda y: y.take([1], axis=0),
+    "tile": lambda y: np.tile(y, 2),
+    "ufunc": np.abs,
+    "cumsum": lambda y: y.cumsum(),
+    "pad": lambda y: np.pad(y, 1),
+}
 
 
 @pytest.mark.parametrize("name", VIEWS)
@@ -55,7 +86,10 @@ def test_a_store_into_a_copy_does_not(name: str) -> None:
     check(store(COPIES[name]), M)
 
 
-@pytest.mark.parametrize("view", [lambda y: np.broadcast_to(y, (2, 4, 6)), np.diagonal], ids=["broadcast_to", "diagonal"])
+READ_ONLY = {"broadcast_to": lambda y: np.broadcast_to(y, (2, 4, 6)), "diagonal": np.diagonal}
+
+
+@pytest.mark.parametrize("view", READ_ONLY.values(), ids=READ_ONLY)
 def test_read_only_views_follow_their_base_and_refuse_stores(view: Any) -> None:
     def reads(x: Any) -> Any:
         y = x.copy()
@@ -259,3 +293,52 @@ def test_stores_row_by_row_stay_linear() -> None:
 
     assert len(traced(f, M).graph.nodes) < 400 * 8
     check(f, M)
+
+
+def test_elements_chosen_by_a_mask_compute_and_are_stored_back() -> None:
+    def f(x: Any, y: Any) -> Any:
+        m = x > 10
+        z = x.copy()
+        z[m] += 1
+        z[m] = np.sqrt(x[m]) * 2 - y[m] / x[m]
+        z[~m] *= -1
+        rows = x[:, 0] > 6
+        z[rows] = z[rows] * y[0] + 1
+        return z, x[m].sum(), np.mean(x[m] ** 2), x[rows].sum(axis=0), (x[m] > 15).any(), x[x < 0].sum()
+
+    check(f, M, M * 2 + 1)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda x: x[x > 3],
+        lambda x: len(x[x > 3]),
+        lambda x: x[x > 3].max(),
+        lambda x: np.sort(x[x > 3]),
+        lambda x: x[x > 3] + x[x > 4],
+        lambda x: x[x > 3][0],
+        lambda x: x.copy().__setitem__(slice(2), x[x > 3]),
+    ],
+)
+def test_other_uses_of_chosen_elements_are_refused_by_name(use: Any) -> None:
+    with pytest.raises(UnsupportedError, match=r"x\[x > [34]\]  keep the shape"):
+        traced(use, M)
+
+
+def test_stores_through_index_lists_that_are_known() -> None:
+    def f(x: Any) -> Any:
+        y = x.copy()
+        y[[0, -1]] = 0
+        y[:, [1, 3, 1]] = y[:, [0, 2, 5]]
+        y[[1, 2], [4, 5]] = 99
+        y[np.arange(4), np.arange(4)] += 1000
+        y[[1, 2]] *= np.array([2.0, 3.0])[:, None]
+        return y
+
+    check(f, M)
+
+
+def test_stores_through_index_arrays_that_are_not_are_refused() -> None:
+    with pytest.raises(UnsupportedError, match="store through slices"):
+        traced(lambda x, i: x.__setitem__(i, 0), M, np.array([0, 1]))

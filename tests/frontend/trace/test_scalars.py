@@ -5,13 +5,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fuser import dtypes
 from fuser.construct.common import NeedsStatic
 from fuser.frontend.trace import trace
 from fuser.graph import ScalarAttrs
 from fuser.hostexpr import sym
 from fuser.specs import ArraySpec, ScalarSpec
 from fuser.trees import LEAF, Tree
-from fuser import dtypes
 from tests.frontend.trace.running import check, run, traced
 
 X = np.arange(5, dtype=np.float32)
@@ -119,7 +119,7 @@ def test_unpacking_an_array_fixes_its_length() -> None:
 
 def test_conditions_that_follow_from_dims_being_at_least_two() -> None:
     def f(x: Any) -> Any:
-        if x.shape[0] > 1 and x.shape[1] != 0 and x.size and len(x) >= 1 and not x.shape[0] == 1:
+        if x.shape[0] > 1 and x.shape[1] != 0 and x.size and len(x) >= 1 and x.shape[0] != 1:
             return x * 2
         return x
 

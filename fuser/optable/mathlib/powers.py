@@ -1,0 +1,84 @@
+"""pow and cbrt.
+
+In: handles of f32 or f64. Out: pow within 1 ulp, cbrt within 1.5. |x|**y = 2**(y*log2 |x|) with the logarithm as the
+unevaluated sum of two floats, about 12 digits more than the format has: 2 atanh(s)/ln2 in powers of s = (m-1)/(m+1), of
+which the first two terms are carried in two floats each and the rest in one. The special cases of C's pow (x not
+positive and finite, y infinite or NaN) are behind a branch. Coefficients: as in `exponentials`.
+"""
+
+from __future__ import annotations
+
+from fuser.dtypes import F32
+from fuser.optable.base import S
+from fuser.optable.mathlib.exponentials import exp2_of_sum
+from fuser.optable.mathlib.logarithms import Parts, normalised
+from fuser.optable.mathlib.parts import chosen, fma, horner, magnitude, rarely, with_sign
+
+# log2(m) = s*(A + z*(B + z*(c0 + c1 z + ...))), A = 2/ln2, B = A/3, s = (m-1)/(m+1), z = s^2: errors 2^-36.7 and 2^-66.2.
+LINEAR = {"f32": Parts(2.88539, 3.851926e-08), "f64": Parts(2.8853900817779268, 4.0710547481862066e-17)}
+CUBIC = {"f32": Parts(0.9617967, -7.028462e-09), "f64": Parts(0.9617966939259756, 5.0577616648125907e-17)}
+REST_SINGLE = (0.57708025, 0.41184402, 0.33796003)
+REST_DOUBLE = (
+    0.5770780163556184, 0.4121985830917146, 0.3205989023156919, 0.2623076972976483, 0.22198417986708982,
+    0.19125079726705563, 0.19042699672816274,
+)  # fmt: skip
+INFINITY = float("inf")
+
+
+def _product(a: S, b: S) -> tuple[S, S]:
+    """a*b as high and low part, exactly."""
+    high = a * b
+    return high, fma(a, b, -high)
+
+
+def _sum(a: S, b: S) -> tuple[S, S]:
+    """a+b as high and low part, exactly, for |a| >= |b| or a = 0."""
+    high = a + b
+    return high, (a - high) + b
+
+
+def _log2(x: S) -> tuple[S, S]:
+    """log2(x) as high and low part, for x positive and finite."""
+    linear, cubic = LINEAR[x.dtype.name], CUBIC[x.dtype.name]
+    n, m = normalised(x)
+    f, g = m - 1.0, m + 1.0
+    g_low = m - (g - 1.0)
+    inverse = 1.0 / g
+    s = f * inverse
+    s_low = fma(-s, g_low, fma(-s, g, f)) * inverse
+    z, z_low = _product(s, s)
+    z_low = fma(s + s, s_low, z_low)
+    w, w_low = _sum(s.like(cubic.high), z * horner(z, chosen(x, REST_SINGLE, REST_DOUBLE)))
+    t, t_low = _product(z, w)
+    t_low = fma(z, w_low + cubic.low, fma(z_low, w, t_low))
+    u, u_low = _sum(s.like(linear.high), t)
+    u_low = u_low + (t_low + linear.low)
+    log, log_low = _product(s, u)
+    high, low = _sum(n, log)
+    return high, low + (log_low + fma(s, u_low, s_low * u))
+
+
+def power(x: S, y: S) -> S:
+    """x**y as C's pow."""
+    size = magnitude(x)
+    log, log_low = _log2(size)
+    exponent, low = _product(y, log)
+    low = fma(y, log_low, low)
+    within = magnitude(exponent) < (256.0 if x.dtype == F32 else 2048.0)  # else 0 or inf, and `low` means nothing
+    found = exp2_of_sum(exponent, within.where(low, 0.0))
+    usual = (x > 0.0) & (x < INFINITY) & (magnitude(y) < INFINITY)
+    return rarely(~usual, lambda: _special(x, y, found), found)
+
+
+def _special(x: S, y: S, found: S) -> S:
+    """The cases where |x|**y, as computed, is not the answer."""
+    size, endless = magnitude(x), magnitude(y).eq(INFINITY)
+    whole = y.op("trunc").eq(y)
+    half = y * 0.5
+    odd = whole & half.op("trunc").ne(half)
+    extreme = ((size > 1.0) ^ (y < 0.0)).where(x.like(INFINITY), 0.0)
+    value = (size.eq(0.0) | size.eq(INFINITY) | endless).where(extreme, found)
+    value = odd.where(with_sign(value, x), value)
+    invalid = ((x < 0.0) & (size < INFINITY) & ~whole) | x.ne(x) | y.ne(y)
+    one = y.eq(0.0) | x.eq(1.0) | (size.eq(1.0) & endless)
+    return one.where(1.0, invalid.where(float("nan"), value))

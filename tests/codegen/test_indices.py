@@ -1,0 +1,108 @@
+"""Index arithmetic: simplification with extents, proofs, and the operands it becomes."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fuser.codegen import simt
+from fuser.codegen.builder import KernelBuilder
+from fuser.codegen.expand import expand
+from fuser.codegen.indices import IndexEmitter, Ranges
+from fuser.codegen.loops import Launch
+from fuser.dtypes import I32, I64
+from fuser.hostexpr import HostExpr, call, lit, sym
+
+P, Q, N, M = sym("p"), sym("q"), sym("n"), sym("m")
+RANGES = Ranges({"p": N, "q": M})
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (call("//", P * M + Q, M), P),
+        (call("%", P * M + Q, M), Q),
+        (call("%", P, N), P),
+        (call("//", Q, M), lit(0)),
+        (call("//", P * M + Q, M) * M + call("%", P * M + Q, M), P * M + Q),
+        (call("min", call("max", P, lit(0)), N - 1), P),
+        (call("%", call("%", P - 3, N) - 4, N), call("%", P - 7, N)),
+        (call("//", P * (N - 2) + 1, N - 2), P + call("//", lit(1), N - 2)),
+    ],
+    ids=str,
+)
+def test_simplify(before: HostExpr, after: HostExpr) -> None:
+    assert RANGES.simplify(before) == after
+
+
+@pytest.mark.parametrize(
+    ("e", "expected"),
+    [
+        (P, True), (N - 1 - P, True), (N - P, True), (N - 2 - P, False), (P - Q, False), (P * M + Q, True),
+        (call("%", P - 5, N), True), (sym("#0.0") * P, False), (sym("=k"), False), (call("max", P - 9, lit(0)), True),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_nonnegative(e: HostExpr, expected: bool) -> None:
+    assert RANGES.nonnegative(e) is expected
+
+
+def test_negative_and_below() -> None:
+    assert RANGES.negative(P - N)
+    assert not RANGES.negative(P - N + 1)
+    assert RANGES.below(P * M + Q, N * M)
+    assert not RANGES.below(P * M + Q, N * M - 1)
+
+
+ATOMS = st.sampled_from([P, Q, N, M, lit(2), lit(-3), lit(5)])
+
+
+@st.composite
+def expressions(draw: st.DrawFn, depth: int = 3) -> HostExpr:
+    """Random index expressions over p, q and the dims; divisors are dims or positive literals."""
+    if depth == 0:
+        return draw(ATOMS)
+    op = draw(st.sampled_from(["+", "-", "*", "//", "%", "min", "max"]))
+    a = draw(expressions(depth - 1))
+    if op in ("//", "%"):
+        return call(op, a, draw(st.sampled_from([N, M, lit(3), N + 1])))
+    return call(op, a, draw(expressions(depth - 1)))
+
+
+@given(expressions(), st.integers(1, 5), st.integers(1, 4))
+def test_simplify_keeps_values_and_proofs_hold(e: HostExpr, n: int, m: int) -> None:
+    simple = RANGES.simplify(e)
+    proven, refuted = RANGES.nonnegative(e), RANGES.negative(e)
+    for p in range(n):
+        for q in range(m):
+            env = {"p": p, "q": q, "n": n, "m": m}
+            value = e.evaluate(env)
+            assert simple.evaluate(env) == value
+            assert not (proven and value < 0)
+            assert not (refuted and value >= 0)
+
+
+@given(expressions(2), st.sampled_from([I32, I64]))
+def test_emitted_arithmetic_computes_the_expression(e: HostExpr, dtype: object) -> None:
+    n, m = 7, 5
+    b = KernelBuilder("k", "cuda")
+    out = b.buffer("out", dtype, "out", None, n * m)
+    thread = b.apply("cast", (b.special("thread"),), dtype)
+    place = IndexEmitter(b, {"t": thread}, Ranges({"t": lit(n * m)}), dtype)
+    bound = {"p": place.value(call("//", sym("t"), lit(m))), "q": place.value(call("%", sym("t"), lit(m)))}
+    b.store(out, thread, IndexEmitter(b, bound, RANGES, dtype).value(RANGES.simplify(e)))
+    kernel = b.finish(Launch((1, 1), n * m))
+    got = np.zeros(n * m, dtype.numpy)
+    simt.run(expand(kernel), {"out": got}, {"n": n, "m": m})
+    want = [e.evaluate({"p": t // m, "q": t % m, "n": n, "m": m}) for t in range(n * m)]
+    np.testing.assert_array_equal(got, want)
+
+
+def test_host_parts_become_parameters() -> None:
+    b = KernelBuilder("k", "cuda")
+    out = b.buffer("out", I32, "out", None, 1)
+    thread = b.special("thread")
+    emitter = IndexEmitter(b, {"p": thread}, Ranges({"p": N}), I32)
+    b.store(out, 0, emitter.value(P * N * M + N * 2 - 1))
+    kernel = b.finish(Launch((1, 1), 1))
+    assert {str(p.expr) for p in kernel.scalars} == {"m*n", "2*n - 1"}

@@ -1,0 +1,162 @@
+"""CUDA schedules in the SIMT interpreter, against the reference, against themselves, and against `fuser.order`."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from fuser.codegen.schedule import cuda
+from fuser.codegen.verify import verify
+from fuser.dtypes import BF16, BOOL, F32, F64, I32, DType
+from fuser.order import Order, bucket, order
+from tests.codegen.corpus import PROGRAMS, Case, applies
+
+AWKWARD = ((1, 1, 1), (2, 31, 2), (33, 32, 1), (5, 127, 3), (31, 1000, 2))
+LONG = ((2, 4097, 1), (4097, 33, 1), (1000, 48, 2))
+DTYPES = (F32, F64, I32, BOOL, BF16)
+
+
+def sizes(n: int, m: int, k: int) -> tuple[tuple[str, int], ...]:
+    return (("n", n), ("m", m), ("k", k))
+
+
+def close(got: np.ndarray, want: np.ndarray, dtype: DType) -> None:
+    """Exact for integers; floats within what a sum of a thousand terms may lose."""
+    if got.dtype.kind in "iub":
+        np.testing.assert_array_equal(got, want)
+        return
+    rtol = {BF16: 2e-2, F32: 1e-4, F64: 1e-11}[dtype]
+    scale = max(float(np.max(np.abs(want.astype(np.float64)), initial=1.0)), 1.0)
+    np.testing.assert_allclose(got.astype(np.float64), want.astype(np.float64), rtol=rtol, atol=rtol * scale)
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"), [(n, t) for n, t in product(PROGRAMS, DTYPES) if applies(n, t)], ids=lambda x: str(x)
+)
+def test_fused_equals_reference_and_unfused(name: str, dtype: DType) -> None:
+    for size in AWKWARD:
+        fused, apart = Case(name, dtype, sizes(*size)), Case(name, dtype, sizes(*size), fused=False)
+        for got, alone, want in zip(fused.run(), apart.run(), fused.reference(), strict=True):
+            close(got, np.asarray(want), dtype)
+            assert got.tobytes() == alone.tobytes(), f"fusion changed {name} at {size}"
+
+
+@pytest.mark.parametrize("size", LONG, ids=str)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_layout_and_alignment_change_no_bit(name: str, size: tuple[int, int, int]) -> None:
+    variants = [{}, {"aligned": False}, {"strided": True}, {"index_bits": 64}, {"fused": False}]
+    outputs = [[a.tobytes() for a in Case(name, F32, sizes(*size), **v).run()] for v in variants]
+    for variant, got in zip(variants[1:], outputs[1:], strict=True):
+        assert got == outputs[0], f"{name} at {size} depends on {variant}"
+
+
+@pytest.mark.parametrize("name", ["softmax", "row_statistics", "column_normalise", "abs_sum", "column_sum"])
+def test_collectives_before_and_after_expand_agree(name: str) -> None:
+    case = Case(name, F32, sizes(70, 300, 1))
+    for lowered, whole in zip(case.run(lowered=True), case.run(lowered=False), strict=True):
+        assert lowered.tobytes() == whole.tobytes()
+
+
+@pytest.mark.parametrize("size", [(0, 5, 1), (5, 0, 1), (0, 0, 1)], ids=str)
+@pytest.mark.parametrize("name", ["polynomial", "broadcast", "row_sum", "column_sum", "abs_sum", "running_sum"])
+def test_empty_extents(name: str, size: tuple[int, int, int]) -> None:
+    case = Case(name, F32, sizes(*size))
+    for got, want in zip(case.run(), case.reference(), strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("n", [1, 2, 31, 32, 33, 127, 1000, 4097, 20_000, 70_001])
+def test_a_row_alone_equals_the_row_in_a_batch(n: int) -> None:
+    for name in ("row_sum", "softmax"):
+        batch = Case(name, F32, sizes(5, n, 1))
+        alone = Case(name, F32, sizes(1, n, 1))
+        alone.arrays[0][:] = batch.arrays[0][3:4]
+        assert alone.run()[0].tobytes() == batch.run()[0][3:4].tobytes()
+
+
+# -- the order itself ------------------------------------------------------------------------------
+def pairwise(values: np.ndarray) -> np.ndarray:
+    """Axis 0 (a power of two) added pairwise from the low bits."""
+    while len(values) > 1:
+        values = values[0::2] + values[1::2]
+    return values[0]
+
+
+def ordered_sum(x: np.ndarray, fixed: Order) -> np.ndarray:
+    """Axis 0 of `x` added in the order that `fuser.order` describes, written independently of any schedule."""
+    n, share = len(x), fixed.share(len(x))
+    partials = []
+    for segment in range(fixed.segments):
+        part = x[min(segment * share, n) : min((segment + 1) * share, n)]
+        lanes = np.zeros((fixed.lanes, *x.shape[1:]), x.dtype)
+        for i in range(0, len(part), fixed.lanes):
+            group = part[i : i + fixed.lanes]
+            lanes[: len(group)] += group
+        partials.append(pairwise(lanes))
+    return pairwise(np.array(partials))
+
+
+@pytest.mark.parametrize("n", [1, 2, 31, 33, 127, 128, 1000, 4097, 16_384, 40_000, 300_000])
+@pytest.mark.parametrize("rows", [1, 3])
+def test_row_sums_follow_the_order(rows: int, n: int) -> None:
+    case = Case("row_sum", F32, sizes(rows, n, 1))
+    x = case.arrays[0]
+    fixed = order(bucket(n), 4, "inner", "cuda")
+    want = ordered_sum((x * x + np.float32(1)).T, fixed)
+    assert case.run()[0].tobytes() == want.tobytes()
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 8, 9, 127, 1000, 4097, 40_000])
+def test_column_sums_follow_the_order(n: int) -> None:
+    case = Case("column_sum", F32, sizes(n, 20, 1))
+    want = ordered_sum(case.arrays[0] * np.float32(2), order(bucket(n), 4, "outer", "cuda"))
+    assert case.run()[0].tobytes() == want.tobytes()
+
+
+# -- schedules -------------------------------------------------------------------------------------
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_kernels_are_well_formed(name: str) -> None:
+    for size in ((8192, 8192, 16), (1000, 33, 3)):
+        for kernel in Case(name, F32, sizes(*size)).kernels:
+            assert verify(kernel) == []
+
+
+def test_vectors_need_proof() -> None:
+    aligned = Case("broadcast", F32, sizes(4096, 4096, 1)).schedules[0]
+    ragged = Case("broadcast", F32, sizes(4096, 4097, 1)).schedules[0]
+    misaligned = Case("broadcast", F32, sizes(4096, 4096, 1), aligned=False).schedules[0]
+    assert (aligned.vector, ragged.vector, misaligned.vector) == (4, 1, 1)
+    assert Case("broadcast", BF16, sizes(4096, 4096, 1)).schedules[0].vector == 8
+
+
+def test_a_flat_program_keeps_vectors_at_any_length() -> None:
+    case = Case("polynomial", F32, sizes(1000, 1023, 1))
+    assert case.schedules[0].vector == 4
+    for got, want in zip(case.run(), case.reference(), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
+def test_long_reductions_are_split_when_rows_are_few() -> None:
+    assert Case("abs_sum", F32, sizes(4096, 4096, 1)).schedules[0].kind == "split"
+    assert Case("row_sum", F32, sizes(65_536, 32_768, 1)).schedules[0].kind == "rows"
+    assert Case("column_sum", F32, sizes(65_536, 64, 1)).schedules[0].kind == "split"
+
+
+def test_retreats_end_and_keep_the_order() -> None:
+    chosen = Case("softmax", BF16, sizes(8192, 8192, 1)).schedules[0]
+    seen = [chosen]
+    while (weaker := cuda.retreat(seen[-1])) is not None:
+        seen.append(weaker)
+    assert 1 < len(seen) < 12
+    assert {s.order for s in seen} == {chosen.order}
+
+
+def test_every_retreat_gives_the_same_bits() -> None:
+    for name in ("softmax", "column_normalise"):
+        case = Case(name, F32, sizes(300, 2048, 1))
+        want = [a.tobytes() for a in case.run()]
+        schedule = case.schedules[0]
+        while (schedule := cuda.retreat(schedule)) is not None:
+            other = Case(name, F32, sizes(300, 2048, 1))
+            other.__dict__["schedules"] = (schedule, *case.schedules[1:])
+            assert [a.tobytes() for a in other.run()] == want, schedule
