@@ -7,7 +7,7 @@ imported when it is first needed.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -164,10 +164,10 @@ class _PythonSource:
     def signature(self) -> inspect.Signature:
         return inspect.signature(self.fn)
 
-    def trace(self, names: Sequence[str], specs: Sequence[Spec], tree: Any) -> Graph:
+    def trace(self, names: Sequence[str], specs: Sequence[Spec], tree: Any, env: Mapping[str, Any]) -> Graph:
         from fuser.frontend.trace import trace
 
-        return trace(self.fn, names, specs, tree)
+        return trace(self.fn, names, specs, tree, env)
 
     def captured(self, graph: Graph) -> Sequence[Any]:
         from fuser.frontend.capture import captured_arrays
@@ -204,7 +204,7 @@ class _DslSource:
         found: inspect.Signature = self.program.python_signature(self.name)
         return found
 
-    def trace(self, names: Sequence[str], specs: Sequence[Spec], tree: Any) -> Graph:
+    def trace(self, names: Sequence[str], specs: Sequence[Spec], tree: Any, env: Mapping[str, Any]) -> Graph:
         graph: Graph = self.program.build(self.name, specs)
         return graph
 

@@ -101,7 +101,7 @@ def _array_spec(
             dims.append(size if d.value in request.dims else d)
         else:
             dims.append(d)
-    return ArraySpec(info.dtype, tuple(dims))
+    return ArraySpec(info.dtype, tuple(dims), info.is_scalar)
 
 
 def placement(names: Sequence[str], specs: Sequence[Spec], infos: Sequence[ArrayInfo]) -> tuple[Family, Place]:
@@ -129,7 +129,7 @@ def placement(names: Sequence[str], specs: Sequence[Spec], infos: Sequence[Array
 def _array_keys(specs: Sequence[Spec]) -> tuple[Any, ...]:
     """Dtype and class of each dim; a dim asked to be static is keyed by its value."""
     return tuple(
-        (s.dtype.name, tuple("n" if isinstance(d, HostExpr) else str(d) for d in s.shape))
+        (s.dtype.name + ("!" if s.is_scalar else ""), tuple("n" if isinstance(d, HostExpr) else str(d) for d in s.shape))
         for s in specs
         if isinstance(s, ArraySpec)
     )

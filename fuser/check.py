@@ -97,7 +97,7 @@ def _compare_leaf(name: str, got: Any, wanted: Any, rtol: float | None) -> Verdi
     wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
     with np.errstate(all="ignore"):
         scale = np.nanmax(np.where(np.isfinite(wide_b), np.abs(wide_b), 0)) or 1.0
-        difference = np.where(wide_a == wide_b, 0, np.abs(wide_a - wide_b) / np.maximum(np.abs(wide_b), scale * 1e-3))
+        difference = np.where(wide_a == wide_b, 0, np.abs(wide_a - wide_b) / np.maximum(np.abs(wide_b), scale * 1e-2))
     both_nan = np.isnan(wide_a) & np.isnan(wide_b)
     difference = np.where(both_nan, 0, np.where(np.isnan(difference), np.inf, difference))
     where = tuple(int(k) for k in np.unravel_index(int(np.argmax(difference)), difference.shape))

@@ -37,7 +37,7 @@ class Source(Protocol):
 
     @property
     def signature(self) -> inspect.Signature: ...
-    def trace(self, names: Sequence[str], specs: Sequence[Spec], tree: Any) -> Graph: ...
+    def trace(self, names: Sequence[str], specs: Sequence[Spec], tree: Any, env: Mapping[str, Any]) -> Graph: ...
     def captured(self, graph: Graph) -> Sequence[Any]: ...
     def state(self) -> Any: ...
     def watch(self) -> Callable[[], bool] | None: ...
@@ -96,6 +96,7 @@ class Compiled:
             return known(args)
         bound, traced = self._trace(args, kwargs)
         captured = [arrays.describe(a, "captured") for a in self._source.captured(traced.graph)]
+        results.require_contiguous(traced.graph, bound)
         launchable = self._launchable(bound, traced, captured)
         if not kwargs and out is None and not captured:
             self._learn(args, bound, launchable)
@@ -188,7 +189,7 @@ class Compiled:
 
     def _trace_once(self, bound: Bound, dims: Mapping[str, int]) -> Traced:
         specs = [_static_dims(s, dims) for s in bound.specs]
-        graph = self._source.trace(bound.names, specs, bound.tree)
+        graph = self._source.trace(bound.names, specs, bound.tree, bound.env)
         prepared = self._toolchain().prepare(graph, rounding=self._options.rounding, fast_math=self._options.fast_math)
         return Traced(prepared, dims, reduced_lengths(prepared))
 

@@ -47,11 +47,7 @@ class HostExpr:
 
     def __eq__(self, other: object) -> bool:
         """Structural equality without recursion deeper than one differing spine; literals by repr (-0.0, nan)."""
-        if self is other:
-            return True
-        if not isinstance(other, HostExpr) or self._hash != other._hash:
-            return False
-        return _same(self, other)
+        return self is other or (isinstance(other, HostExpr) and self._hash == other._hash and _same(self, other))
 
     @cached_property
     def key(self) -> str:
@@ -131,44 +127,21 @@ class HostExpr:
         return out[id(self)]
 
     # -- operators ---------------------------------------------------------------------------------
-    def __add__(self, o: Operand) -> HostExpr:
-        return call("+", self, o)
-
-    def __radd__(self, o: Operand) -> HostExpr:
-        return call("+", o, self)
-
-    def __sub__(self, o: Operand) -> HostExpr:
-        return call("-", self, o)
-
-    def __rsub__(self, o: Operand) -> HostExpr:
-        return call("-", o, self)
-
-    def __mul__(self, o: Operand) -> HostExpr:
-        return call("*", self, o)
-
-    def __rmul__(self, o: Operand) -> HostExpr:
-        return call("*", o, self)
-
-    def __floordiv__(self, o: Operand) -> HostExpr:
-        return call("//", self, o)
-
-    def __rfloordiv__(self, o: Operand) -> HostExpr:
-        return call("//", o, self)
-
-    def __mod__(self, o: Operand) -> HostExpr:
-        return call("%", self, o)
-
-    def __rmod__(self, o: Operand) -> HostExpr:
-        return call("%", o, self)
-
-    def __truediv__(self, o: Operand) -> HostExpr:
-        return call("/", self, o)
-
-    def __rtruediv__(self, o: Operand) -> HostExpr:
-        return call("/", o, self)
-
-    def __neg__(self) -> HostExpr:
-        return call("neg", self)
+    # fmt: off
+    def __add__(self, o: Operand) -> HostExpr: return call("+", self, o)
+    def __radd__(self, o: Operand) -> HostExpr: return call("+", o, self)
+    def __sub__(self, o: Operand) -> HostExpr: return call("-", self, o)
+    def __rsub__(self, o: Operand) -> HostExpr: return call("-", o, self)
+    def __mul__(self, o: Operand) -> HostExpr: return call("*", self, o)
+    def __rmul__(self, o: Operand) -> HostExpr: return call("*", o, self)
+    def __floordiv__(self, o: Operand) -> HostExpr: return call("//", self, o)
+    def __rfloordiv__(self, o: Operand) -> HostExpr: return call("//", o, self)
+    def __mod__(self, o: Operand) -> HostExpr: return call("%", self, o)
+    def __rmod__(self, o: Operand) -> HostExpr: return call("%", o, self)
+    def __truediv__(self, o: Operand) -> HostExpr: return call("/", self, o)
+    def __rtruediv__(self, o: Operand) -> HostExpr: return call("/", o, self)
+    def __neg__(self) -> HostExpr: return call("neg", self)
+    # fmt: on
 
     def __bool__(self) -> bool:
         raise TypeError(f"host expression `{self}` has no truth value before a call")

@@ -14,11 +14,18 @@ from fuser.hostexpr import Dim, HostExpr, call, lit, split_multiple, sym, terms,
 from fuser.indexmap import Index, coefficient_of_atom
 
 Extents = Mapping[str, Dim]
+ZERO, ONE = lit(0), lit(1)
+
+
+def _is_one(d: Dim | None) -> bool:
+    return d == 1 if isinstance(d, int) else d is not None and d.is_literal and d.value == 1
 
 
 def simplify(e: HostExpr, extents: Extents) -> HostExpr:
     """`e` with variables of extent 1 gone and divisions that the extents decide removed, innermost first."""
-    e = e.substitute({v: lit(0) for v in e.symbols if v in extents and wrap(extents[v]) == lit(1)})
+    if e.op in ("lit", "sym") and not (e.op == "sym" and _is_one(extents.get(e.value))):
+        return e
+    e = e.substitute({v: ZERO for v in e.symbols if _is_one(extents.get(v))})
     if not any(n.op in ("//", "%") for n in e.walk()):
         return e
     out: dict[int, HostExpr] = {}
@@ -60,17 +67,17 @@ def _divided(e: HostExpr, extents: Extents) -> HostExpr:
         return e
     x, low, high = digit
     if in_range(x, low, extents):
-        return lit(0)
+        return ZERO
     if high is not None and in_range(x, high, extents):
         high = None
     if high is not None:
         multiple, rest = split_multiple(x, high)
-        if multiple != lit(0) and in_range(rest, high, extents):
+        if multiple != ZERO and in_range(rest, high, extents):
             x, high = rest, None
-    if low != lit(1):
+    if low != ONE:
         quotient, rest = split_multiple(x, low)
-        if quotient != lit(0) and in_range(rest, low, extents):  # floor((q*low + rest) / low) is q
-            x, low, high = quotient, lit(1), None if high is None else _quotient(high, low)
+        if quotient != ZERO and in_range(rest, low, extents):  # floor((q*low + rest) / low) is q
+            x, low, high = quotient, ONE, None if high is None else _quotient(high, low)
     new = _digit(x, low, high)
     return e if new == e else new
 
@@ -85,7 +92,7 @@ def digit_of(e: HostExpr) -> Digit | None:
     `x`, `x // a`, `x % a`, `(x // a) % b` and `(x % (a*b)) // a` are digits; None for anything else or unsure divisors.
     """
     if e.op not in ("//", "%") or not positive(e.args[1]):
-        return (e, lit(1), None) if e.op not in ("//", "%") else None
+        return (e, ONE, None) if e.op not in ("//", "%") else None
     inner = digit_of(e.args[0])
     if inner is None:
         return None
@@ -93,19 +100,19 @@ def digit_of(e: HostExpr) -> Digit | None:
     if e.op == "//":
         if high is None:
             return (x, low * b, None)
-        return (x, low * b, high) if split_multiple(high, low * b)[1] == lit(0) else None
-    if high is None or split_multiple(high, low * b)[1] == lit(0):
+        return (x, low * b, high) if split_multiple(high, low * b)[1] == ZERO else None
+    if high is None or split_multiple(high, low * b)[1] == ZERO:
         return (x, low, low * b)
     return None
 
 
 def _digit(x: HostExpr, low: HostExpr, high: HostExpr | None) -> HostExpr:
-    shifted = x if low == lit(1) else call("//", x, low)
+    shifted = x if low == ONE else call("//", x, low)
     return shifted if high is None else call("%", shifted, _quotient(high, low))
 
 
 def _quotient(high: HostExpr, low: HostExpr) -> HostExpr:
-    return split_multiple(high, low)[0] if low != lit(1) else high
+    return split_multiple(high, low)[0] if low != ONE else high
 
 
 def join_digits(e: HostExpr) -> HostExpr:
@@ -118,7 +125,7 @@ def join_digits(e: HostExpr) -> HostExpr:
             if one is other or middle is None or start != middle or x != y:
                 continue
             small, big = coefficient_of_atom(e, one), coefficient_of_atom(e, other)
-            if small is None or big is None or small == lit(0) or big * low != small * start:
+            if small is None or big is None or small == ZERO or big * low != small * start:
                 continue
             return join_digits(e - small * one - big * other + small * _digit(x, low, high))
     return e
@@ -139,7 +146,7 @@ def in_range(a: HostExpr, b: HostExpr, extents: Extents) -> bool:
 
 def maximum(a: HostExpr, extents: Extents) -> HostExpr | None:
     """Largest value of an expression that is never negative, as a polynomial in dims; None if not provable."""
-    total = lit(0)
+    total = ZERO
     for m, c in terms(a).items():
         if c < 0:
             return None
@@ -166,7 +173,7 @@ def _factor_maximum(factor: HostExpr, extents: Extents) -> HostExpr | None:
             return None
         # floor((q*b + b - 1) / b) = q when the top is one less than a multiple.
         quotient, rest = split_multiple(top + 1, factor.args[1])
-        return quotient - 1 if rest == lit(0) else call("//", top, factor.args[1])
+        return quotient - 1 if rest == ZERO else call("//", top, factor.args[1])
     return None
 
 

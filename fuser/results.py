@@ -14,6 +14,7 @@ from fuser.errors import ArgumentError, ShapeError
 from fuser.graph import Graph
 from fuser.runtime import arrays, call
 from fuser.runtime.arrays import ArrayInfo
+from fuser.specs import ArraySpec
 
 
 def out_leaves(graph: Graph, out: Any) -> list[Any]:
@@ -56,3 +57,16 @@ def deliver(graph: Graph, results: Sequence[ArrayInfo], env: Mapping[str, Any], 
 def finished(info: ArrayInfo) -> Any:
     """A result as users get it: full reductions of NumPy arrays are NumPy scalars."""
     return info.base[()] if info.family == "numpy" and info.shape == () else info.base
+
+
+def require_contiguous(graph: Graph, bound: Bound) -> None:
+    """Refuse arguments that the program stores into through a reshape, where NumPy's reshape would have copied."""
+    needed = getattr(graph.output_tree, "contiguous", ())
+    names = [n for n, s in zip(bound.names, bound.specs, strict=True) if isinstance(s, ArraySpec)]
+    for position in sorted(needed):
+        if position < len(bound.infos) and not bound.infos[position].contiguous:
+            raise ArgumentError(
+                f"`{names[position]}` is stored into through a reshape and is not C-contiguous",
+                "needs-contiguous",
+                notes=["NumPy would store into a copy here; pass np.ascontiguousarray(x)"],
+            )

@@ -36,6 +36,8 @@ def find(file: str, device: str | None) -> Compiled:
     known = _functions(path)
     if not known:
         raise ArgumentError(f"{path} defines no function to compile", "no-function")
+    if not name and Path(path).stem in known:
+        name = Path(path).stem
     if not name and len(known) > 1:
         raise ArgumentError(
             f"{path} has {len(known)} functions", "which-function", notes=[f"{path}:{n}" for n in known]

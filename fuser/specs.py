@@ -20,10 +20,14 @@ from fuser.shapes import Shape, text_of
 
 @dataclass(frozen=True)
 class ArraySpec:
-    """An array of this dtype and shape. Dims are ints where static (0 and 1 always), else host expressions."""
+    """An array of this dtype and shape. Dims are ints where static (0 and 1 always), else host expressions.
+
+    is_scalar: a NumPy scalar such as `np.float64(2)`, which promotes as strong but cannot be stored into.
+    """
 
     dtype: DType
     shape: Shape
+    is_scalar: bool = False
 
     def __str__(self) -> str:
         return f"{self.dtype}{text_of(self.shape)}"

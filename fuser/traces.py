@@ -60,10 +60,11 @@ def classify(bound: Bound, traced: Traced) -> SizeClass:
     dims = {k: v for k, v in env.items() if k in traced.graph.symbols}
     lengths = tuple(keys.length_bucket(length, env) for length in traced.lengths)
     captured: tuple[Layout, ...] = ("c",) * (len(traced.graph.arguments) - len(bound.infos))
-    aligned = all(_is_aligned(i) for i in bound.infos)
+    aligned = all(i.pointer % 16 == 0 for i in bound.infos if i.contiguous)
     biggest = max((abs(i.extent[1] - i.extent[0]) for i in bound.infos), default=0)
     wide = biggest >= 1 << 31 or _largest_node(traced.graph, env) >= 1 << 31
-    return SizeClass(keys.dim_buckets(dims), lengths, bound.layouts + captured, aligned, 64 if wide else 32)
+    layouts, multiples = bound.layouts + captured, keys.dim_multiples(dims)
+    return SizeClass(keys.dim_buckets(dims), lengths, layouts, aligned, 64 if wide else 32, multiples)
 
 
 def launch_key(bound: Bound, captured: Sequence[ArrayInfo]) -> LaunchKey:
@@ -83,10 +84,3 @@ def _count(shape: Sequence[int]) -> int:
     for d in shape:
         total *= d
     return total
-
-
-def _is_aligned(info: ArrayInfo) -> bool:
-    """16-byte aligned base and rows: whole vectors may be loaded anywhere on a vector boundary."""
-    if info.pointer % 16 or not info.contiguous:
-        return False
-    return len(info.shape) <= 1 or info.shape[-1] % 16 == 0

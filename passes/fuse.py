@@ -21,7 +21,7 @@ from fuser.passes.legality import describe, named
 from fuser.passes.limits import Limits
 from fuser.passes.search import Search
 
-PATH_BUDGET = 2048  # clusters looked at when asking whether a merge would close a cycle
+PATH_BUDGET = 1024  # clusters looked at when asking whether a merge would close a cycle
 
 
 @dataclass(frozen=True)

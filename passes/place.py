@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from fuser.graph import Node, ReduceAttrs, ScanAttrs
 from fuser.group import Space
-from fuser.hostexpr import HostExpr, lit, sym, wrap
+from fuser.hostexpr import HostExpr, sym, wrap
 from fuser.indexmap import Index, axes, coefficient, linear, reshape
 from fuser.passes.facts import Facts, base_of, is_reduction
 from fuser.passes.walk import Walk, Walker
-from fuser.ranges import simplify, simplify_index
+from fuser.ranges import ONE, ZERO, simplify, simplify_index
 from fuser.shapes import Shape, numel
 
 TRIES = 8  # shared values that are tried for aligning a store before its own shape decides
@@ -71,6 +71,7 @@ class Placement:
     def __init__(self, facts: Facts, space: Space, walker: Walker, walk: Walk) -> None:
         self.facts, self.space, self.walker, self.walk = facts, space, walker, walk
         self.frames: dict[Shape, Index] = {}  # shapes with a natural index, in the order found
+        self.alone: dict[int, Walk] = {}  # what a node to be stored needs, over its own axes
         if not space.reduced:
             self.frames[space.parallel] = space.parallel_index
         self.per_row = {f"p{k}" for k, d in enumerate(space.parallel) if d != 1}
@@ -81,7 +82,7 @@ class Placement:
         """Index of a reduction's (or scan's) operand for a point of the space."""
         kept, folded = split_axes(node)
         shape = node.inputs[0].shape
-        index: list[HostExpr] = [lit(0)] * len(shape)
+        index: list[HostExpr] = [ZERO] * len(shape)
         p = spread(self.space.parallel, self.space.parallel_index, tuple(shape[k] for k in kept))
         r = spread(self.space.reduced, self.space.reduced_index, tuple(shape[k] for k in folded))
         for k, e in zip((*kept, *folded), (*p, *r), strict=True):
@@ -100,6 +101,15 @@ class Placement:
     def flat(self, index: Index, shape: Shape) -> HostExpr:
         """The row-major position of an index, simplified: equal positions are equal expressions."""
         return simplify(linear(index, shape), self.walker.extents)
+
+    def over_own_axes(self, node: Node) -> Walk:
+        """What a node needs, at indices over its own axes `$0, $1, ...`."""
+        if node.id not in self.alone:
+            extents = {f"${k}": d for k, d in enumerate(node.shape)}
+            walker = Walker(self.facts, self.walker.members, extents, self.walker.budget)
+            self.alone[node.id] = Walk()
+            walker.walk([(node, axes(node.rank))], self.alone[node.id])
+        return self.alone[node.id]
 
     def spot(self, index: Index, shape: Shape) -> Spot | None:
         """The spot for an index if it covers the array exactly once as the space is walked."""
@@ -122,7 +132,7 @@ class Placement:
 
     def _covers(self, index: Index, shape: Shape, points: HostExpr) -> bool:
         """Whether an index using exactly the right variables is a bijection onto the array."""
-        if any(d == 1 and e != lit(0) for e, d in zip(index, shape, strict=True)):
+        if any(d == 1 and e != ZERO for e, d in zip(index, shape, strict=True)):
             return False
         plain = [e.value for e, d in zip(index, shape, strict=True) if d != 1 and e.op == "sym"]
         wide = [d for d in shape if d != 1]
@@ -139,14 +149,14 @@ class Placement:
             if c is None:
                 return False
             rest = rest - c * sym(v)
-        step = lit(1)
+        step = ONE
         while left:
             hit = next((v for v, c in left.items() if c == step), None)
             if hit is None:
                 return False
             del left[hit]
             step = step * self.walker.extents[hit]
-        return rest == lit(0) and step == points
+        return rest == ZERO and step == points
 
 
 def spread(outer: Shape, index: Index, inner: Shape) -> Index:
@@ -154,7 +164,7 @@ def spread(outer: Shape, index: Index, inner: Shape) -> Index:
     slim = full_shape(inner)
     if slim == full_shape(outer):
         values = iter([e for e, d in zip(index, outer, strict=True) if d != 1])
-        return tuple(lit(0) if d == 1 else next(values) for d in inner)
+        return tuple(ZERO if d == 1 else next(values) for d in inner)
     return reshape(inner, outer).apply(index)
 
 
@@ -213,12 +223,9 @@ class _Alignment:
     """
 
     def __init__(self, placement: Placement, node: Node) -> None:
-        self.placement, self.own = placement, Walk()
-        facts = placement.facts
-        extents = {f"${k}": d for k, d in enumerate(node.shape)}
-        walker = Walker(facts, placement.walker.members, extents, placement.walker.budget)
-        walker.walk([(node, axes(node.rank))], self.own)
-        self.fixed = self._in_rows({f"${k}": lit(0) for k, d in enumerate(node.shape) if d == 1})
+        self.placement, facts = placement, placement.facts
+        self.own = placement.over_own_axes(node)
+        self.fixed = self._in_rows({f"${k}": ZERO for k, d in enumerate(node.shape) if d == 1})
         values = [k for k in self.own.inside if k in facts.core_set and not is_reduction(base_of(facts.nodes[k]))]
         shared = [k for k in (*values, *self.own.memory) if facts.nodes[k].shape and placement.walk.indices(k)]
         self.shared = sorted(shared, key=lambda k: (-facts.nbytes(k), facts.digests[k]))[:TRIES]
@@ -256,7 +263,7 @@ def unify(own: Index, there: Index, fixed: Mapping[str, HostExpr]) -> dict[str, 
 def _filled(placement: Placement, node: Node, binding: Mapping[str, HostExpr]) -> Index | None:
     """A full index: axes still open take the reduced axes in order, if their extents are those."""
     open_axes = [k for k in range(node.rank) if f"${k}" not in binding]
-    index = [binding.get(f"${k}", lit(0)) for k in range(node.rank)]
+    index = [binding.get(f"${k}", ZERO) for k in range(node.rank)]
     if open_axes:
         open_shape = tuple(node.shape[k] for k in open_axes)
         space = placement.space
@@ -266,7 +273,7 @@ def _filled(placement: Placement, node: Node, binding: Mapping[str, HostExpr]) -
         dims = tuple(d for _, d in free)
         if wrap(numel(dims)) != wrap(numel(open_shape)):
             return None
-        variables = tuple(lit(0) if d == 1 else sym(v) for v, d in free)
+        variables = tuple(ZERO if d == 1 else sym(v) for v, d in free)
         for k, e in zip(open_axes, spread(dims, variables, open_shape), strict=True):
             index[k] = e
     return simplify_index(tuple(index), placement.walker.extents)

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 
 from fuser.graph import ItemAttrs, Node, PieceAttrs, ReduceAttrs, ViewAttrs
-from fuser.hostexpr import HostExpr, lit, sym
+from fuser.hostexpr import HostExpr, sym
 from fuser.indexmap import Index
 from fuser.passes.facts import Facts
-from fuser.ranges import Extents, simplify_index
+from fuser.ranges import ZERO, Extents, simplify_index
 
 Root = tuple[Node, Index]
 
@@ -104,7 +104,7 @@ class Walker:
                 assert isinstance(node.attrs, ViewAttrs)
                 got = node.attrs.map.apply(index, gathered(node))
             got = simplify_index(got, self.extents)
-            got = tuple(lit(0) if d == 1 else e for e, d in zip(got, node.inputs[piece].shape, strict=True))
+            got = tuple(ZERO if d == 1 else e for e, d in zip(got, node.inputs[piece].shape, strict=True))
             self._mapped[key] = got
         return got
 

@@ -70,7 +70,7 @@ class Fold:
         return tuple(s.value == "index" for s in self.row.lift(S(_Silent(), "element", self.operand), mark))
 
     def narrow(self, state: State, b: KernelBuilder, dtype: DType) -> State:
-        """The state with its indices in an index type that holds every position (the identity's index stays largest)."""
+        """The state with its indices in an index type that holds every position (the identity's stays largest)."""
         parts = zip(state, self.index_parts, strict=True)
         return tuple(_index_literal(b, v, dtype) if part else v for v, part in parts)
 

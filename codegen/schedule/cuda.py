@@ -12,7 +12,14 @@ from functools import lru_cache
 
 from fuser.codegen.loops import Kernel
 from fuser.codegen.program import Program
-from fuser.codegen.schedule import lower_pointwise, lower_reduce, lower_resident, lower_scan, lower_split
+from fuser.codegen.schedule import (
+    lower_pointwise,
+    lower_reduce,
+    lower_resident,
+    lower_scan,
+    lower_split,
+    lower_transposed,
+)
 from fuser.codegen.schedule.accumulate import folds_of
 from fuser.codegen.schedule.alignment import Alignment, widest
 from fuser.codegen.schedule.axes import Axis
@@ -34,7 +41,7 @@ from fuser.shapes import numel
 
 ONE = Order(1)
 BLOCK = 256  # threads of a block unless a row needs more
-RESIDENT_BYTES = 160  # of a row's raw inputs that a thread keeps from stage to stage
+RESIDENT_BYTES = 128  # of a row's raw inputs that a thread keeps from stage to stage
 SHORT_ROW = 32  # elements a thread up to which even one stage loads its whole row before it computes
 LANE_STEPS = 2048  # steps times lanes that a kernel's main body may have: beyond, the compiler is the bottleneck
 
@@ -64,12 +71,14 @@ def lower(graph: Graph, group: Group, schedule: CudaSchedule, layouts: Layouts) 
     body = body_of(graph, group, tuple(layouts))
     alignment = Alignment(schedule.aligned, frozenset(schedule.multiples))
     frame = Frame(graph, group, layouts, schedule.index_bits, "cuda", alignment)
+    if schedule.tile:
+        return (lower_transposed.lower(frame, body, schedule),)
     if schedule.kind == "pointwise":
         return (lower_pointwise.lower(frame, body, schedule),)
     if schedule.kind == "split":
         return (lower_split.lower(frame, body, schedule, columns=not group.space.inner),)
     if schedule.kind == "scan":
-        return (lower_scan.lower(frame, body, schedule),)
+        return (lower_scan.lower(frame, body, schedule, columns=not group.space.inner),)
     if schedule.resident:
         return (lower_resident.lower(frame, body, schedule),)
     return (lower_reduce.lower(frame, body, schedule),)
@@ -93,8 +102,8 @@ def retreat(schedule: CudaSchedule) -> CudaSchedule | None:
 def _resident_blocks(threads: int, held: int) -> int:
     """Blocks an SM that a resident row kernel is compiled for: two of 512 threads where registers allow.
 
-    One such block an SM has nothing to overlap its barriers with. Besides what it holds, the kernel took about 34
-    registers (NVRTC 13, softmax and layer norm); smaller blocks fit several times whatever they take.
+    One such block an SM has nothing to overlap its barriers with. Besides what it holds (bytes a thread), the kernel
+    took about 34 registers (NVRTC 13, softmax and layer norm); smaller blocks fit several times whatever they take.
     """
     return 2 if threads == 512 and held // 4 + 34 <= 68 else 1
 
@@ -113,9 +122,20 @@ class _Chooser:
         if len(axes) > 1:
             vector = self._dividing(vector, axes[-1].extent)
         total = self._representative(self.body.rows)
+        if (side := self._square(vector)) and total >= side * side * self.device.sms:
+            return replace(self._schedule("pointwise", BLOCK, vector, 1), tile=side)
         vector = self._fewer(vector, total)
         unroll = self._unroll(vector, total)
         return self._schedule("pointwise", BLOCK, vector, unroll)
+
+    def _square(self, vector: int) -> int:
+        """Side of the squares for transposed operands; 0 where there are none, or they do not fit."""
+        found = lower_transposed.crossing(self.body)
+        if found is None or vector * self._steps() * 4 > LANE_STEPS:
+            return 0
+        loads = [self.body.stages[0].loop.fetch(k).dtype.bytes for k in found.steps]
+        side = 64 if max(loads) <= 4 else 32
+        return side if side * (side + lower_transposed.PAD) * sum(loads) <= SHARED_LIMIT else 0
 
     def rows(self) -> CudaSchedule:
         length, fixed = self._order()
@@ -128,12 +148,13 @@ class _Chooser:
         threads = max(team, 128 if length > 128 else BLOCK)
         rows = self._representative(self.body.rows)
         kind: CudaKind = "split" if self._splits(fixed, -(-rows * team // threads)) else "rows"
-        unroll = max(min(2, length // (fixed.segments * fixed.lanes * 2)), 1)
+        groups = fixed.lanes // (team * vector)
+        unroll = max(min(4 // groups, length // (fixed.segments * fixed.lanes)), 1)
         chosen = self._schedule(kind, threads, vector, unroll, team, fixed, length)
         held = self._held_bytes(length // team)
-        if kind == "split" or not held:
+        if kind == "split" or not held or fixed.segments > 1:
             return chosen
-        return replace(chosen, resident=True, min_blocks=_resident_blocks(threads, held))
+        return replace(chosen, resident=True, min_blocks=_resident_blocks(threads, held + self._fresh_bytes() * vector))
 
     def _held_bytes(self, elements: int) -> int:
         """Bytes a thread keeps of a row if it is resident, `elements` of it; 0 where it should not be."""
@@ -141,6 +162,12 @@ class _Chooser:
             return 0
         held = reuse_of(self.body).bytes_kept * elements
         return held if held <= RESIDENT_BYTES and elements * self._steps() <= LANE_STEPS else 0
+
+    def _fresh_bytes(self) -> int:
+        """Bytes an element of the loads that only a later stage makes (weights)."""
+        stages = reuse_of(self.body).stages
+        first = set(stages[0].raw.values())
+        return max((sum(f.dtype.bytes for f in {*s.raw.values()} - first) for s in stages[1:]), default=0)
 
     def columns(self) -> CudaSchedule:
         length, fixed = self._order()
@@ -161,7 +188,18 @@ class _Chooser:
         return self._schedule(kind, max(across * team, 32), vector, unroll, team, fixed, length)
 
     def scan(self) -> CudaSchedule:
-        return self._schedule("scan", BLOCK, 1, 1)
+        """Rows: 4 elements a thread whatever the dtype, tiles of up to 1024 elements, 4 on the way. Columns: 8 rows a
+        thread, up to 16 threads down a column. Both are the scan's order, so they follow from the length alone."""
+        length = length_bucket(self.graph, self.size_class, self.body.length)
+        if self.group.space.inner:
+            team = min(max(length // 4, 1), BLOCK)
+            together = max(min(4, length // (team * 4)), 1)
+            return self._schedule("scan", BLOCK, 4, together, team, Order(team * 4), length)
+        axes = self.body.parallel
+        vector = min(self._dividing(self._vector(axes[-1]), axes[-1].extent) if axes else 1, 4)
+        team = min(max(length // 8, 1), 16)
+        across = max(256 // team, 16) if vector > 1 else max(256 // team, 32)
+        return self._schedule("scan", across * team, vector, 8, team, Order(team * 8), length)
 
     def _schedule(
         self, kind: CudaKind, threads: int, vector: int, unroll: int, team: int = 1, fixed: Order = ONE, length: int = 0
@@ -244,6 +282,8 @@ class _Chooser:
         several = len([s for s in self.body.stages if s.has_loop]) > 1
         team = min(fixed.lanes // vector, 512 if several and length > 8192 else BLOCK)
         element = 16 // vector  # bytes of the widest element
+        while team < min(512, fixed.lanes // vector) and fixed.lanes // team * self._state_registers() > 40:
+            team *= 2
         while team > 8 and length // team * element < 64 and team * vector * element >= 256:
             team //= 2
         return max(team, 1)

@@ -1,58 +1,258 @@
-"""Scans on CUDA: one thread a row, elements in order.
+"""Scans on CUDA: tiles of a row or column in order, each scanned by all its threads together.
 
-In: the body of a scan group. Out: one kernel. There is one order, first to last (last to first where the scan is
-reversed), the one NumPy adds in.
+In: the body of a scan group, its schedule. Out: one kernel. The order of every scan: a thread folds its `items`
+neighbours in order; the exclusive prefixes of threads come from pairwise folds (rows: over the thread number, warp by
+warp) or in order (columns: over the lane); what came before the tile is combined in from the left. It depends on the
+length's bucket only. Positions count from the end for a reversed scan.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from fuser.codegen.evaluate import Lane
 from fuser.codegen.indices import IndexEmitter
 from fuser.codegen.loops import Kernel, Launch, Operand
-from fuser.codegen.schedule.accumulate import Accumulator, folds_of, start
+from fuser.codegen.schedule.accumulate import Fold, State, assign, folds_of
 from fuser.codegen.schedule.body import Body
 from fuser.codegen.schedule.frame import Frame
-from fuser.codegen.schedule.geometry import bind_axes
+from fuser.codegen.schedule.geometry import ColumnTeams, RowTeams, bind_axes
+from fuser.codegen.schedule.tile import Tile
+from fuser.dtypes import BOOL
 from fuser.graph import ScanAttrs
-from fuser.hostexpr import call
+from fuser.hostexpr import HostExpr
 from fuser.schedule import CudaSchedule
 
-
-def lower(frame: Frame, body: Body, schedule: CudaSchedule) -> Kernel:
-    """The kernel of a scan group."""
-    b, (stage,) = frame.builder, body.stages
-    node = frame.graph.by_id[stage.reduces[0].node]
-    assert isinstance(node.attrs, ScanAttrs)
-    row = frame.add(frame.mul(frame.block(), schedule.threads), frame.thread())
-    with b.branch(frame.less(row, frame.host(body.rows))):
-        at = frame.indices(body.ranges, **bind_axes(frame, body.ranges, body.parallel, row, body.rows))
-        (fold,) = folds_of(frame.graph, stage.reduces)
-        running = start(b, fold, 1, frame.index)
-        with b.loop("step", frame.number(0), frame.host(body.length)) as step:
-            last = frame.host(body.length - 1)
-            position: Operand = b.apply("subtract", (last, step), frame.index) if node.attrs.reverse else step
-            _step(frame, body, running, at, position, node.attrs.exclusive)
-    grid = call("//", body.rows + (schedule.threads - 1), schedule.threads)
-    return b.finish(Launch((grid, 1), schedule.threads, schedule.min_blocks))
+WARP = 32
+Item = tuple[IndexEmitter, dict[int, Operand], State]  # loop variables, operand's steps, inclusive prefix in its thread
 
 
-def _step(frame: Frame, body: Body, running: Accumulator, at: IndexEmitter, position: Operand, exclusive: bool) -> None:
-    """One element: evaluated, joined, and what is stored at its place."""
-    b, (stage,) = frame.builder, body.stages
-    site, (state,) = stage.reduces[0], running.lanes
-    here = at.bound(**bind_axes(frame, body.ranges, body.reduced, position, body.length))
-    lane = Lane(stage.loop, b, frame.loader(stage.loop))
-    values = lane.run(here, {}, only=stage.loop.needed([site.step]))
-    before = {(site.node, 0): state[0]}
-    if exclusive:
-        _store(frame, body, lane, here, lane.run(here, before, values))
-        running.add(b, 0, values[site.step], position)
-    else:
-        running.add(b, 0, values[site.step], position)
-        _store(frame, body, lane, here, lane.run(here, before, values))
+def lower(frame: Frame, body: Body, schedule: CudaSchedule, columns: bool) -> Kernel:
+    """The kernel of a scan group; `columns`: neighbouring threads hold neighbouring columns."""
+    writer: RowScan | ColumnScan = (ColumnScan if columns else RowScan)(frame, body, schedule)
+    writer.write()
+    return frame.builder.finish(Launch((writer.grid, 1), schedule.threads, schedule.min_blocks))
 
 
-def _store(frame: Frame, body: Body, lane: Lane, at: IndexEmitter, values: dict[int, Operand]) -> None:
-    (stage,) = body.stages
-    for site in stage.stores:
-        frame.store(site, at, values[site.step])
+class _Scan:
+    """What row and column scans share: evaluating items, prefixes within a thread, storing."""
+
+    def __init__(self, frame: Frame, body: Body, schedule: CudaSchedule) -> None:
+        self.frame, self.body, self.schedule = frame, body, schedule
+        (self.stage,) = body.stages
+        (self.site,) = self.stage.reduces
+        (self.fold,) = folds_of(frame.graph, self.stage.reduces)
+        attrs = frame.graph.by_id[self.site.node].attrs
+        assert isinstance(attrs, ScanAttrs)
+        self.attrs = attrs
+        self.operand_steps = self.stage.loop.needed([self.site.step])
+        self.identity = self.fold.identity(frame.builder)
+
+    def place(self, row: IndexEmitter, position: Operand) -> IndexEmitter:
+        """Loop variables at a position of the scan's own order."""
+        f = self.frame
+        if self.attrs.reverse:
+            position = f.builder.apply("subtract", (f.host(self.body.length - 1), position), f.index)
+        bound = bind_axes(f, self.body.ranges, self.body.reduced, position, self.body.length)
+        return row.bound(**bound)
+
+    def combine(self, x: State, y: State) -> State:
+        return self.fold.combine(self.frame.builder, x, y)
+
+    def select(self, condition: Operand, yes: State, no: State) -> State:
+        b = self.frame.builder
+        return tuple(b.apply("where", (condition, x, y), x.dtype) for x, y in zip(yes, no, strict=True))
+
+    def items(
+        self, lanes: Sequence[IndexEmitter], exists: Sequence[Operand], loads: dict[int, tuple[Operand, ...]]
+    ) -> list[Item]:
+        """Neighbouring elements of one thread with their prefixes; what does not exist counts as the identity."""
+        b, out = self.frame.builder, list[Item]()
+        lane = Lane(self.stage.loop, b, self.frame.loader(self.stage.loop, exists[0]))
+        for j, at in enumerate(lanes):
+            here = at.bound()
+            values = lane.run(here, {}, {k: v[j] for k, v in loads.items()}, self.operand_steps)
+            lifted = self.fold.lift(b, values[self.site.step], self.frame.number(0))
+            state = self.select(exists[j], lifted, self.identity)
+            out.append((here, values, self.combine(out[-1][2], state) if out else state))
+        return out
+
+    def finish(self, items: Sequence[Item], before: State) -> list[dict[int, Operand]]:
+        """Every step of each item, given the fold of all that comes before the first."""
+        b, out, previous = self.frame.builder, [], before
+        lane = Lane(self.stage.loop, b, self.frame.loader(self.stage.loop))
+        for at, values, prefix in items:
+            inclusive = self.combine(before, prefix)
+            result = previous if self.attrs.exclusive else inclusive
+            out.append(lane.run(at, {(self.site.node, 0): result[0]}, values))
+            previous = inclusive
+        return out
+
+
+class RowScan(_Scan):
+    """A team a row: `vector` items a thread, `unroll` tiles on the way together."""
+
+    def __init__(self, frame: Frame, body: Body, schedule: CudaSchedule) -> None:
+        super().__init__(frame, body, schedule)
+        self.rows = RowTeams(frame, body, schedule)
+        self.grid: HostExpr = RowTeams.grid(body, schedule)
+        self.team, self.width = schedule.threads_per_row, schedule.vector
+        self.tile_elements = self.team * self.width
+        self.whole = frame.alignment.divides(self.width, body.length) and not self.attrs.reverse
+        self.whole = self.whole and len(body.reduced) <= 1
+        self.warps = schedule.threads // WARP
+        self.scratch = [
+            frame.builder.alloc("totals", t, self.warps * schedule.unroll, "shared") if self.team > WARP else ""
+            for t in self.fold.dtypes
+        ]
+
+    def write(self) -> None:
+        f, b = self.frame, self.frame.builder
+        carry = self.fold.declare(b, "carry", self.identity)
+        with b.loop("base", f.number(0), f.host(self.body.length), self.tile_elements * self.schedule.unroll) as base:
+            tiles = [self._tile(f.add(base, g * self.tile_elements)) for g in range(self.schedule.unroll)]
+            groups = [self.items(*tile) for tile in tiles]
+            prefixes = self._across([items[-1][2] for items in groups])
+            for (lanes, exists, _), items, (exclusive, total) in zip(tiles, groups, prefixes, strict=True):
+                values = self.finish(items, self.combine(carry, exclusive))
+                self._store(lanes, exists, values)
+                assign(b, carry, self.combine(carry, total))
+
+    def _tile(self, base: Operand) -> tuple[list[IndexEmitter], list[Operand], dict[int, tuple[Operand, ...]]]:
+        """This thread's lanes of the tile at `base`, whether they exist, and their loads."""
+        f, n = self.frame, self.frame.host(self.body.length)
+        first = f.add(base, f.mul(self.rows.member, self.width))
+        lanes = [self.place(self.rows.row, f.add(first, j)) for j in range(self.width)]
+        ends = [f.less(first if self.whole else f.add(first, j), n) for j in range(self.width)]
+        exists = [f.both(e, self.rows.valid) for e in ends]
+        names = frozenset(a.name for a in self.body.reduced)
+        along = self.body.reduced[-1].name if self.whole and self.body.reduced else None
+        tile = Tile(f, self.stage.loop, names, along, self.width)
+        if self.whole:
+            return lanes, exists, {k: tile.load_step(k, lanes, exists[0]) for k in tile.loadable}
+        single = Tile(f, self.stage.loop, names, None, 1)
+        loads = {
+            k: tuple(single.load_step(k, [at], e)[0] for at, e in zip(lanes, exists, strict=True))
+            for k in tile.loadable
+        }
+        return lanes, exists, loads
+
+    def _store(
+        self, lanes: Sequence[IndexEmitter], exists: Sequence[Operand], values: list[dict[int, Operand]]
+    ) -> None:
+        names = frozenset(a.name for a in self.body.reduced)
+        if self.whole:
+            along = self.body.reduced[-1].name if self.body.reduced else None
+            Tile(self.frame, self.stage.loop, names, along, self.width).store(
+                self.stage.stores, lanes, values, exists[0]
+            )
+            return
+        for at, mine, e in zip(lanes, values, exists, strict=True):
+            Tile(self.frame, self.stage.loop, names, None, 1).store(self.stage.stores, [at], [mine], e)
+
+    # -- over the team -----------------------------------------------------------------------------
+    def _across(self, totals: Sequence[State]) -> list[tuple[State, State]]:
+        """For each tile: the fold of the threads before this one, and of all threads of the team."""
+        inside = [self._butterfly(t, min(self.team, WARP)) for t in totals]
+        return inside if self.team <= WARP else self._over_warps(inside)
+
+    def _butterfly(self, total: State, width: int) -> tuple[State, State]:
+        """Exclusive prefix and total over `width` neighbouring threads, pairwise from the low bits."""
+        f, b, prefix, bit = self.frame, self.frame.builder, self.identity, 1
+        while bit < width:
+            other: State = tuple(b.shuffle(v, bit) for v in total)
+            low_bit = b.apply("bitwise_and", (self.rows.member, f.number(bit)), f.index)
+            upper = b.apply("not_equal", (low_bit, f.number(0)), BOOL)
+            prefix = self.select(upper, self.combine(other, prefix), prefix)
+            total = self.select(upper, self.combine(other, total), self.combine(total, other))
+            bit *= 2
+        return prefix, total
+
+    def _over_warps(self, inside: Sequence[tuple[State, State]]) -> list[tuple[State, State]]:
+        """Warps of a team in order: their totals meet in shared memory."""
+        f, b = self.frame, self.frame.builder
+        thread = f.thread()
+        warp, lane = f.div(thread, WARP), f.rem(thread, WARP)
+        with b.branch(b.apply("equal", (lane, f.number(0)), BOOL)):
+            for g, (_, total) in enumerate(inside):
+                for name, value in zip(self.scratch, total, strict=True):
+                    b.store(name, f.add(warp, g * self.warps), value)
+        b.barrier()
+        per_team = self.team // WARP
+        mine, first = f.rem(warp, per_team), f.mul(f.div(warp, per_team), per_team)
+        out = []
+        for g, (prefix, _) in enumerate(inside):
+            before, total = self.identity, self.identity
+            for w in range(per_team):
+                at = f.add(first, w + g * self.warps)
+                part: State = tuple(b.load(name, at) for name in self.scratch)
+                earlier = f.less(f.number(w), mine)
+                before = self.select(earlier, self.combine(before, part), before)
+                total = self.combine(total, part) if w else part
+            out.append((self.combine(before, prefix), total))
+        b.barrier()
+        return out
+
+
+class ColumnScan(_Scan):
+    """A team a column tile: `unroll` neighbouring rows a thread, `threads_per_row` threads down the column."""
+
+    def __init__(self, frame: Frame, body: Body, schedule: CudaSchedule) -> None:
+        super().__init__(frame, body, schedule)
+        self.columns = ColumnTeams(frame, body, schedule)
+        self.grid: HostExpr = ColumnTeams.grid(body, schedule)
+        self.team, self.width, self.rows = schedule.threads_per_row, schedule.vector, schedule.unroll
+        self.across = schedule.threads // self.team
+        size = self.team * self.width * self.across
+        self.scratch = [
+            frame.builder.alloc("totals", t, size, "shared") if self.team > 1 else "" for t in self.fold.dtypes
+        ]
+
+    def write(self) -> None:
+        f, b = self.frame, self.frame.builder
+        carries = [self.fold.declare(b, "carry", self.identity) for _ in range(self.width)]
+        rows = self.columns.lane_rows()
+        with b.loop("base", f.number(0), f.host(self.body.length), self.team * self.rows) as base:
+            first = f.add(base, f.mul(self.columns.member, self.rows))
+            places = [f.add(first, i) for i in range(self.rows)]
+            exists = [f.both(f.less(p, f.host(self.body.length)), self.columns.valid) for p in places]
+            lanes = [[self.place(row, p) for row in rows] for p in places]
+            tile = Tile(f, self.stage.loop, frozenset({self.columns.variable}), self.columns.variable, self.width)
+            loads = [{k: tile.load_step(k, at, e) for k in tile.loadable} for at, e in zip(lanes, exists, strict=True)]
+            columns = [
+                self.items([at[c] for at in lanes], exists, {k: tuple(x[k][c] for x in loads) for k in tile.loadable})
+                for c in range(self.width)
+            ]
+            prefixes = self._across([items[-1][2] for items in columns])
+            done = []
+            for items, carry, (exclusive, total) in zip(columns, carries, prefixes, strict=True):
+                done.append(self.finish(items, self.combine(carry, exclusive)))
+                assign(b, carry, self.combine(carry, total))
+            for i, (at, e) in enumerate(zip(lanes, exists, strict=True)):
+                tile.store(self.stage.stores, at, [column[i] for column in done], e)
+
+    def _across(self, totals: Sequence[State]) -> list[tuple[State, State]]:
+        """For each column: the fold of the lanes above this one, and of all lanes, in order."""
+        f, b = self.frame, self.frame.builder
+        if self.team == 1:
+            return [(self.identity, t) for t in totals]
+        column = f.rem(f.thread(), self.across)
+        for c, total in enumerate(totals):
+            for name, value in zip(self.scratch, total, strict=True):
+                b.store(name, self._at(self.columns.member, c, column), value)
+        b.barrier()
+        out = []
+        for c in range(self.width):
+            before, total = self.identity, self.identity
+            for m in range(self.team):
+                part: State = tuple(b.load(name, self._at(f.number(m), c, column)) for name in self.scratch)
+                earlier = f.less(f.number(m), self.columns.member)
+                before = self.select(earlier, self.combine(before, part), before)
+                total = self.combine(total, part) if m else part
+            out.append((before, total))
+        b.barrier()
+        return out
+
+    def _at(self, member: Operand, c: int, column: Operand) -> Operand:
+        f = self.frame
+        return f.add(f.mul(f.add(f.mul(member, self.width), c), self.across), column)

@@ -5,7 +5,7 @@ it must emit itself, and the steps that it keeps for later ones. Its own file be
 programs alone: no thread and no register is named here.
 
 A value is kept where it is no wider than the raw elements it is made of, or where computing it again costs more than
-a register is worth (an exponential). Otherwise the raw element is: bf16 rows take half the registers of their f32 values.
+a register is worth (an exponential). Otherwise the raw element is: bf16 rows take half the registers of f32 values.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ def number(x: Any, env: Mapping[str, Any]) -> Any:
 
 def in_order(x: Array, order: Order, combine: Callable[[Array, Array], Array], identity: float) -> Any:
     """The fold of a vector as `fuser.order` says: lanes, then lanes pairwise, then shares pairwise."""
-    share = int(order.share(len(x))) if order.segments > 1 else len(x)
+    share = int(number(order.share(len(x)), {})) if order.segments > 1 else len(x)
     parts = []
     for s in range(order.segments):
         piece = x[s * share : (s + 1) * share] if order.segments > 1 else x

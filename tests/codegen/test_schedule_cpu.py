@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fuser.codegen.llvm import jit
+from fuser.codegen.llvm.host import host
 from fuser.codegen.loops import Let, walk
 from fuser.codegen.schedule import lower
 from fuser.codegen.schedule.cpu import BLOCK_ROWS
@@ -75,6 +77,17 @@ def test_iterations_are_independent(name: str) -> None:
 def test_strided_arguments_give_the_same_bits(name: str) -> None:
     a, b = case(name, n=33, m=70), case(name, n=33, m=70, strided=True)
     assert all(same_bits(x, y) for x, y in zip(run_case(a), run_case(b), strict=True))
+
+
+@pytest.mark.parametrize(
+    "name", ["polynomial", "joined", "softmax", "row_statistics", "column_normalise", "middle_sum"]
+)
+def test_the_width_of_vectors_changes_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    c = case(name, n=35, m=300)
+    usual = run_case(c)
+    for size in (16, 32):
+        monkeypatch.setattr(jit, "host", lambda size=size: replace(host(), vector_bytes=size))
+        assert all(same_bits(a, b) for a, b in zip(usual, run_case(c), strict=True)), size
 
 
 # -- order -----------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """What the tests of the language share: case files, specs in headers, running a graph by the reference.
 
 A case is a `.fuse` file. Its header says how it is built, one `# build:` line with the specs of the parameters:
-`f32[n, d]`, `float`, or a literal in quotes or backquotes for a static value.
+`f32[n, d]`, `float`, or a literal (`'tanh'`, `3`, `None`) for a static value.
 """
 
 from __future__ import annotations
