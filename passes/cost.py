@@ -7,7 +7,7 @@ Attainable bandwidth falls when too few rows keep the device busy: a row of a mu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
@@ -75,7 +75,7 @@ class Load:
 
 
 def plain_load(
-    facts: Facts, cores: Iterable[int], inputs: Mapping[int, int], stored: Iterable[int], device: Device
+    facts: Facts, cores: Collection[int], inputs: Mapping[int, int], stored: Iterable[int], device: Device
 ) -> Load:
     """The load of an elementwise cluster, every core once an element."""
     instructions = special = 0.0
@@ -84,8 +84,10 @@ def plain_load(
         count, cost = facts.count(node.shape), operator_cost(node)
         instructions += count * cost.instructions
         special += count * cost.sfu
-    moved = _moved(facts, inputs, stored, device)
-    return Load(moved, instructions, special)
+    written = list(stored)
+    points = max((facts.count(facts.nodes[k].shape) for k in cores), default=0)
+    instructions += ACCESS * points * (len(inputs) + len(written))
+    return Load(_moved(facts, inputs, written, device), instructions, special)
 
 
 def _moved(facts: Facts, inputs: Mapping[int, int], stored: Iterable[int], device: Device) -> float:

@@ -7,7 +7,7 @@ rows are left.
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
 
 from fuser.errors import InternalError
 from fuser.graph import Graph
@@ -18,7 +18,7 @@ from fuser.passes.lower import Lower
 from fuser.passes.results import OwnResults
 from fuser.passes.simplify import Simplify
 from fuser.passes.widen import Rounding, Widen
-from fuser.settings import settings
+from fuser.settings import Settings, settings
 
 # The order: composites first, because what they are made of may be half arithmetic, views, or casts. Widening
 # next, so that every later pass sees roundings as nodes and cannot remove one. Simplify before fold: a cast
@@ -40,26 +40,33 @@ PIPELINE: tuple[Pass, ...] = (
 def prepare(graph: Graph, *, rounding: Rounding = "graph", fast_math: bool = False) -> Graph:
     """The graph ready for planning. rounding: where half values are rounded (see `widen`).
 
-    fast_math changes nothing yet: contraction and approximate instructions are the kernels' own business.
-    InternalError lists what `verify` found, when the setting `debug` asks for it.
+    fast_math changes nothing yet: contraction and approximate instructions are the kernels' own business. The
+    setting `debug` verifies between passes (InternalError lists the findings) and, at 2, writes numbered dumps.
     """
     del fast_math
-    check(graph, "the front end")
-    for step in PIPELINE:
+    observe(graph, 0, "traced")
+    for number, step in enumerate(PIPELINE, 1):
         configured = Widen(rounding=rounding) if isinstance(step, Widen) else step
         before = graph
         graph = configured.run(graph)
         if graph is not before:
-            check(graph, configured.name)
+            observe(graph, number, configured.name)
     return graph
 
 
-def check(graph: Graph, by: str) -> None:
-    """Verify a graph if the settings say so; InternalError names the pass that broke it."""
-    if settings().debug < 1:
-        return
-    from fuser.verify import verify
+def observe(graph: Graph, number: int, by: str, options: Settings | None = None) -> None:
+    """Verify and dump a graph as the settings say; InternalError names the pass that broke it."""
+    options = options or settings()
+    if options.debug >= 2:
+        from fuser.text import print_graph
 
-    findings: Any = verify(graph)
-    if findings:
-        raise InternalError(f"the graph that `{by}` made is not sound", "unsound-graph", notes=list(findings)[:20])
+        folder = Path(options.dump_dir)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{graph.name}.{number:02}-{by}.txt").write_text(print_graph(graph), encoding="utf-8")
+    if options.debug >= 1:
+        from fuser.verify import verify
+
+        findings = verify(graph)
+        if findings:
+            message = f"the graph after `{by}` is not sound"
+            raise InternalError(message, "unsound-graph", notes=findings[:20])

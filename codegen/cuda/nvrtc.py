@@ -68,6 +68,8 @@ def options(arch: str, fast_math: bool = False, line_info: bool = False) -> tupl
         f"--prec-div={exact}",
         f"--prec-sqrt={exact}",
     ]
+    if _caches():
+        chosen.append("--no-cache")  # a program that comes out of NVRTC's own cache has no report of its resources
     return (*chosen, "--generate-line-info") if line_info else tuple(chosen)
 
 
@@ -75,6 +77,20 @@ def version() -> tuple[int, int]:
     """NVRTC's version; part of a kernel's cache key."""
     major, minor = _binding().getVersion()
     return int(major), int(minor)
+
+
+@cache
+def _caches() -> bool:
+    """Whether this NVRTC keeps a cache of its own (with a GPU's driver present), so that it knows `--no-cache`."""
+    nvrtc = _binding()
+    program = nvrtc.createProgram("", "probe.cu", (), ())
+    try:
+        nvrtc.compileProgram(program, ("--no-cache",))
+    except nvrtc.NVRTCError:
+        return False
+    finally:
+        nvrtc.destroyProgram(program)
+    return True
 
 
 @cache

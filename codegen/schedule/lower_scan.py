@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from fuser.codegen.evaluate import Lane
 from fuser.codegen.indices import IndexEmitter
 from fuser.codegen.loops import Kernel, Launch, Operand
-from fuser.codegen.schedule.accumulate import Fold, State, assign, folds_of
+from fuser.codegen.schedule.accumulate import State, assign, folds_of
 from fuser.codegen.schedule.body import Body
 from fuser.codegen.schedule.frame import Frame
 from fuser.codegen.schedule.geometry import ColumnTeams, RowTeams, bind_axes

@@ -66,9 +66,27 @@ def apply(
     result = _compare_beyond(b, name, values) if name in _BEYOND and dtype is None else None
     if result is None:
         resolution = resolve(b, row, values, dtype)
-        nodes = [as_node(b, v, t) for v, t in zip(values, resolution.operands, strict=True)]
+        if name == "power" and (unary := _plain_power(values[1], resolution)):
+            name, values = unary, values[:1]
+        nodes = [as_node(b, v, t) for v, t in zip(values, resolution.operands, strict=False)]
         result = combine(b, name, nodes, resolution.result)
     return result if where is None else _masked(b, result, where, out)
+
+
+# NumPy's own short forms of `x ** literal`; they are correctly rounded where `pow` is only close.
+_FLOAT_POWERS = {2.0: "square", 1.0: "positive", 0.5: "sqrt", -1.0: "reciprocal"}
+_INTEGER_POWERS = {2: "square", 1: "positive"}
+
+
+def _plain_power(exponent: Value, resolution: Resolution) -> str | None:
+    """The unary row that `power` by this literal exponent is; None for any other exponent."""
+    if isinstance(exponent, HostExpr):
+        exponent = exponent.value if exponent.is_literal else None  # type: ignore[assignment]
+    if isinstance(exponent, Node) or exponent is None:
+        return None
+    if resolution.result.is_float:
+        return _FLOAT_POWERS.get(float(exponent))
+    return _INTEGER_POWERS.get(int(exponent)) if resolution.result.is_integer else None
 
 
 def node(b: Builder, name: str, *values: Value, dtype: object = None) -> Node:

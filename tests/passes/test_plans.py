@@ -11,6 +11,7 @@ from fuser.dtypes import BF16, BOOL, F32, F64, I64
 from fuser.graph import Builder, Graph, ItemAttrs, ReduceAttrs
 from fuser.hostexpr import lit, scalar_symbol, sym
 from fuser.interpreter import evaluate
+from fuser.passes.facts import Facts
 from fuser.passes.fuse import plan_groups
 from fuser.passes.pipeline import prepare
 from tests.passes.graphs import fold, literal, mean, op, reshape, row_softmax, spread, transpose, variance, view
@@ -228,6 +229,20 @@ def test_groups_compute_the_program(build: Callable[[Builder], list], sizes: dic
         np.testing.assert_allclose(
             a.astype(float), b.astype(float), rtol=1e-2 if graph.nodes[0].dtype == BF16 else 2e-5
         )
+
+
+@pytest.mark.parametrize("build", PLANS, ids=lambda f: f.__name__)
+def test_every_operand_between_operators_has_one_decision(build: Callable[[Builder], list]) -> None:
+    graph = program(build)
+    facts = Facts(graph, LARGE)
+    groups, decisions = plan_groups(graph, LARGE, H200)
+    operands = [(r.source, k) for k in facts.cores for r in facts.reads[k] if r.source in facts.core_set]
+    found = [(d.producer, d.consumer) for d in decisions if d.kind in ("vertical", "library")]
+    assert sorted(found) == sorted(operands)
+    homes = {k: [n for n, g in enumerate(groups) if k in g.members] for k in facts.cores}
+    for d in decisions:
+        if d.kind == "vertical" and d.verdict == "fused":
+            assert set(homes[d.producer]) & set(homes[d.consumer])
 
 
 def test_stages_of_softmax() -> None:

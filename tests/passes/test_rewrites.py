@@ -5,16 +5,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fuser.errors import InternalError
 from fuser.graph import Graph
 from fuser.interpreter import evaluate
 from fuser.passes.base import Pass
 from fuser.passes.cse import Prune, Share
 from fuser.passes.fold import Fold
 from fuser.passes.lower import Lower
-from fuser.passes.pipeline import PIPELINE, prepare
+from fuser.passes.pipeline import PIPELINE, observe, prepare
 from fuser.passes.results import OwnResults
 from fuser.passes.simplify import Simplify
 from fuser.passes.widen import Widen
+from fuser.settings import Settings
 from fuser.text import parse_graph, print_graph
 from fuser.verify import verify
 
@@ -133,6 +135,16 @@ return %3
     assert {n.op for n in ready.nodes if n.dtype.is_half} == {"input", "cast"}
     assert "softmax" not in {n.op for n in ready.nodes}
     assert [n.op for n in prepare(ready).nodes] == [n.op for n in ready.nodes]
+
+
+def test_debug_names_the_pass_that_broke_a_graph_and_dumps_what_it_made(tmp_path: Path) -> None:
+    _, graph, _ = load(Path(__file__).parent / "cases" / "cse-equal.txt")
+    observe(graph, 3, "fold", Settings(debug=2, dump_dir=str(tmp_path)))
+    assert parse_graph((tmp_path / "f.03-fold.txt").read_text()).outputs
+    broken = graph.with_(nodes=graph.nodes[1:])
+    with pytest.raises(InternalError, match="after `fold`"):
+        observe(broken, 3, "fold", Settings(debug=1))
+    observe(broken, 3, "fold", Settings(debug=0))
 
 
 def test_a_ten_thousand_operator_chain_needs_no_recursion() -> None:
