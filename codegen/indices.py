@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from fuser.dtypes import BOOL, DType
+from fuser.dtypes import BOOL, I32, U32, DType
 from fuser.errors import InternalError
 from fuser.hostexpr import HostExpr, Monomial, call, from_terms, is_scalar_symbol, lit, sym, terms
 from fuser.indexmap import Index, coefficient, recombine
@@ -279,6 +279,21 @@ class IndexEmitter:
             total = b.apply("add", (total, product), dtype)
         return b.apply("add", (total, b.scalar(constant, dtype)), dtype)
 
+    def _by_multiplication(self, n: HostExpr, dividend: Operand, divisor: Operand) -> Operand:
+        """`x // d` or `x % d` for 0 <= x < 2^31 and a host's d: with 2^s the power of two at or above d and
+        m = floor(2^(31 + s) / d) + 1, the quotient is (x * m) >> (31 + s), which an upper product gives exactly.
+        """
+        b, d = self.builder, n.args[1]
+        magic = call("//", call("ceil_pow2", d) * (1 << 31), call("max", d, 1)) + 1
+        twice = b.apply("shl", (b.apply("cast", (dividend,), U32), b.literal(1, U32)), U32)
+        upper = b.apply("mulhi", (twice, b.scalar(magic, U32)), U32)
+        shift = b.scalar(call("bit_length", d - 1), U32)
+        quotient = b.apply("cast", (b.apply("shr", (upper, shift), U32),), self.dtype)
+        if n.op == "//":
+            return quotient
+        product = b.apply("multiply", (quotient, divisor), self.dtype)
+        return b.apply("subtract", (dividend, product), self.dtype)
+
     def _call(self, n: HostExpr, atoms: Mapping[HostExpr, Operand]) -> Operand:
         args = [self._sum(a, atoms) for a in n.args]
         if n.op in ("min", "max"):
@@ -289,5 +304,7 @@ class IndexEmitter:
         if n.op not in ("//", "%"):
             raise InternalError(f"`{n.op}` in an index expression has no kernel form", "index-expression")
         plain = all(self.ranges.nonnegative(a) for a in n.args)
+        if plain and self.dtype == I32 and self.ranges.is_host(n.args[1]) and not n.args[1].is_literal:
+            return self._by_multiplication(n, args[0], args[1])
         names = ("trunc_div", "trunc_rem") if plain else ("floor_divide", "remainder")
         return self.builder.apply(names[n.op == "%"], args, self.dtype)

@@ -7,7 +7,7 @@ operand counts at its own size; a gathered operand counts at the size of what is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fuser import shapes
@@ -17,31 +17,54 @@ from fuser.group import Group
 FREE = frozenset({"input", "scalar", "iota", "view", "item", "round"})  # operators that are no kernel of their own
 
 
-def nbytes(node: Node, env: Mapping[str, Any]) -> int:
-    """Bytes of a node's value in memory."""
+def elements(node: Node, env: Mapping[str, Any]) -> int:
+    """Number of elements of a node's value."""
     count = 1
     for d in shapes.evaluate(node.shape, env):
         count *= d
-    return count * node.storage.bytes
+    return count
+
+
+def nbytes(node: Node, env: Mapping[str, Any]) -> int:
+    """Bytes of a node's value in memory."""
+    return elements(node, env) * node.storage.bytes
 
 
 def materialised(node: Node) -> Node:
-    """The node whose memory an unfused operator would read for this operand: through views, items and rounds."""
-    while node.op in ("view", "item", "round"):
+    """The node whose memory an unfused operator would read for this operand: through views, items, rounds and the
+    widening of stored half-precision values."""
+    while node.op in ("view", "item", "round") or _widens(node):
         node = node.inputs[0]
     return node
 
 
-def read_bytes(operands: Iterable[Node], env: Mapping[str, Any]) -> int:
-    """Bytes to read operands once each: the smaller of view and source, scalars free."""
-    sizes: dict[Node, int] = {}
-    for n in operands:
+def _widens(node: Node) -> bool:
+    """A cast that only brings a stored half-precision value to the dtype it is computed in."""
+    return node.op == "cast" and node.inputs[0].op in ("round", "input", "view") and node.inputs[0].storage.is_half
+
+
+def operands(node: Node, env: Mapping[str, Any]) -> Iterator[tuple[Node, int, bool]]:
+    """(memory, bytes, read at its own index) of each distinct array that an operator run alone would read.
+
+    Each counts once, at the smaller of view and source; scalars and indices are free.
+    """
+    sizes: dict[Node, tuple[int, bool]] = {}
+    for n in node.inputs:
         source = materialised(n)
         if isinstance(source.attrs, ScalarAttrs) or source.op == "iota":
             continue
-        size = min(nbytes(n, env), nbytes(source, env)) if n is not source else nbytes(n, env)
-        sizes[source] = max(sizes.get(source, 0), size)
-    return sum(sizes.values())
+        size = min(elements(n, env), elements(source, env)) * source.storage.bytes
+        before, direct = sizes.get(source, (0, True))
+        sizes[source] = (max(before, size), direct and n.shape == source.shape and _unmoved(n))
+    for source, (size, direct) in sizes.items():
+        yield source, size, direct
+
+
+def _unmoved(node: Node) -> bool:
+    """Whether an operand is read without a view."""
+    while node.op in ("item", "round", "cast") and node is not materialised(node):
+        node = node.inputs[0]
+    return node.op != "view"
 
 
 def group_reads(graph: Graph, group: Group, env: Mapping[str, Any]) -> dict[int, int]:
@@ -64,14 +87,19 @@ def group_writes(graph: Graph, group: Group, env: Mapping[str, Any]) -> dict[int
 
 
 def is_operator(node: Node) -> bool:
-    """Whether a node counts as a kernel when nothing is fused (casts of a stored half are part of their operator)."""
-    return node.op not in FREE and not (node.op == "cast" and node.inputs[0].op in ("round", "input"))
+    """Whether a node counts as an operator (the widening and rounding of half precision is part of its operator)."""
+    return node.op not in FREE and not _widens(node) and not (node.op == "cast" and node.inputs[0].op == "round")
+
+
+def is_launched(node: Node) -> bool:
+    """Whether a node is a kernel when nothing is fused: an operator on arrays rather than on the call's scalars."""
+    return is_operator(node) and not all(_is_host(i) for i in node.inputs)
 
 
 def unfused(graph: Graph, env: Mapping[str, Any]) -> tuple[int, int]:
     """(kernels, bytes) when every operator runs alone."""
-    operators = [n for n in graph.nodes if is_operator(n) and not all(_is_host(i) for i in n.inputs)]
-    moved = sum(read_bytes(n.inputs, env) + nbytes(n, env) for n in operators)
+    operators = [n for n in graph.nodes if is_launched(n)]
+    moved = sum(sum(size for _, size, _ in operands(n, env)) + nbytes(n, env) for n in operators)
     return len(operators), moved
 
 

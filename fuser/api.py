@@ -229,16 +229,22 @@ class _DslSource:
 def toolchain() -> Toolchain:
     """The packages behind the core, imported now."""
     from fuser.codegen import schedule
-    from fuser.passes import cost, fuse, pipeline
+    from fuser.passes import cost, pipeline
 
     return Toolchain(
         prepare=pipeline.prepare,
-        plan_groups=fuse.plan_groups,
+        plan_groups=_plan_groups,
         choose=schedule.choose,
         lower=schedule.lower,
         build=_build,
         estimate=cost.estimate,
     )
+
+
+def _plan_groups(graph: Graph, sizes: Mapping[str, int], device: Device, **options: Any) -> Any:
+    from fuser.passes import fuse
+
+    return fuse.plan_groups(graph, sizes, device, fuse.Options(**options))
 
 
 def _build(kernel: Any, device: Device) -> Built:

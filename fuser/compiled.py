@@ -123,7 +123,7 @@ class Compiled:
     def _launchable(self, bound: Bound, traced: Traced, captured: Sequence[ArrayInfo]) -> Launchable:
         """The call's bound program, kept by launch key."""
         device = self._device_of(bound)
-        key = (launch_key(bound, captured), device.name)
+        key = (launch_key(bound, traced, captured), device.name)
         kept = traced.launches.get(key)
         if kept is None:
             plan = self._plan_for(bound, traced, device)
@@ -220,7 +220,10 @@ class Compiled:
     def _make_plan(self, traced: Traced, size_class: SizeClass, device: Device, env: Mapping[str, Any]) -> Plan:
         tools = self._toolchain()
         sizes = {**env, **size_class.representative}
-        groups, decisions = tools.plan_groups(traced.graph, size_class.representative, device)
+        contiguous = [k for k, layout in enumerate(size_class.layouts) if layout == "c"]
+        groups, decisions = tools.plan_groups(
+            traced.graph, size_class.representative, device, contiguous=contiguous, in_place=not size_class.overlap
+        )
         plan = Plan(traced.graph, groups, decisions, size_class, sizes, device, tools, header=str(self._signature))
         limit = self._options.expect_kernels
         if limit is not None and len(groups) > limit:

@@ -28,7 +28,7 @@ def ceil_pow2(n: int) -> int:
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": _truediv,
     "//": operator.floordiv, "%": operator.mod, "**": operator.pow, "neg": operator.neg, "pos": operator.pos,
-    "abs": abs, "min": min, "max": max, "clip": _clip, "ceil_pow2": ceil_pow2,
+    "abs": abs, "min": min, "max": max, "clip": _clip, "ceil_pow2": ceil_pow2, "bit_length": int.bit_length,
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
     "==": operator.eq, "!=": operator.ne, "not": operator.not_,
     "&": operator.and_, "|": operator.or_, "^": operator.xor, "<<": operator.lshift, ">>": operator.rshift,
@@ -38,4 +38,4 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 BOOL_RESULT = frozenset({"<", "<=", ">", ">=", "==", "!=", "not", "bool"})
 FLOAT_RESULT = frozenset({"/", "float", "sqrt", "exp", "log", "sin", "cos", "tanh"})
-INT_RESULT = frozenset({"int", "floor", "ceil", "ceil_pow2"})
+INT_RESULT = frozenset({"int", "floor", "ceil", "ceil_pow2", "bit_length"})

@@ -45,6 +45,7 @@ class SizeClass:
     aligned: bool
     index_bits: int
     multiples: tuple[str, ...] = ()
+    overlap: bool = False  # the program writes arguments and some of the call's arrays share memory
 
     @property
     def representative(self) -> dict[str, int]:

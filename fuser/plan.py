@@ -173,9 +173,8 @@ class Plan:
             raise NameResolutionError(
                 f"no value is called `{spelling}`", "unknown-name", notes=self.names.near(spelling)
             )
-        choices = ", ".join(self.names[n.id] for n in found)
         raise NameResolutionError(
-            f"`{spelling}` names {len(found)} values", "ambiguous-name", notes=[f"one of {choices}"]
+            f"`{spelling}` names {len(found)} values", "ambiguous-name", notes=self.names.candidates(found)
         )
 
     def why(self, a: str | int, b: str | int) -> Answer:
@@ -185,7 +184,13 @@ class Plan:
         return answer(self, self.node(a), self.node(b))
 
     def explain(self) -> str:
-        """The whole plan in words (what `--dump-graph` prints)."""
+        """The whole plan in words: every operator, every kernel, every reason."""
+        from fuser.draw.text import render
+
+        return render(self, full=True)
+
+    def to_text(self) -> str:
+        """What `--dump-graph` prints: in full for one kernel, in brief for several."""
         from fuser.draw.text import render
 
         return render(self)

@@ -37,6 +37,7 @@ class CudaSchedule:
     min_blocks: int = 1
     capacity: int = 0  # largest reduced length the kernel is valid for (0: any)
     multiples: tuple[str, ...] = ()
+    turns: int = 1  # split: segments (or sets of them) that a block folds one after another
     tile: int = 0  # pointwise: side of the squares that transposed operands cross shared memory in (0: none do)
 
 

@@ -118,7 +118,7 @@ def dump(plan: Any, form: str) -> str:
 
     if form == "json":
         return json.dumps(plan.to_json(), indent=2) + "\n"
-    return str(plan.to_dot() if form == "dot" else plan.explain())
+    return str(plan.to_dot() if form == "dot" else plan.to_text())
 
 
 def run(compiled: Compiled, values: Sequence[Any], checked: bool, out: str | None, echo: Echo) -> Any:
@@ -229,7 +229,7 @@ def demo(device: str | None, echo: Echo) -> None:
     tone_map = program.tone_map.with_options(device=device or default_device())
     echo(DEMO.strip() + "\n")
     value = _on_device(photo, tone_map)
-    echo(tone_map.plan(value).explain())
+    echo(tone_map.plan(value).to_text())
     run(tone_map, [value], True, None, echo)
     echo(f"ran on {origin}")
 

@@ -99,6 +99,8 @@ class ShapeEnv:
         if isinstance(a, int) and isinstance(b, int):
             return False
         ok = self.guard(a, "==", b, span)
+        if _is_axis(a) and not _is_axis(b):
+            a, b = b, a  # a dim that the user named stands for one called after its argument
         for one, other in ((b, a), (a, b)):
             if isinstance(one, HostExpr) and one.op == "sym" and one.value not in wrap(other).symbols:
                 self.merged[one.value] = wrap(other)
@@ -125,3 +127,8 @@ class ShapeEnv:
                 self.guard(result, "!=", 1, span)
             out.append(self.canonical(result))
         return tuple(out)
+
+
+def _is_axis(d: Dim) -> bool:
+    """Whether a dim is a symbol made up from an argument's name and axis, such as `x.0`."""
+    return isinstance(d, HostExpr) and d.op == "sym" and "." in str(d.value)

@@ -75,7 +75,7 @@ class Toolchain:
     """Functions of the other packages; see /docs/architecture.md for what each does."""
 
     prepare: Callable[..., Graph]  # (graph, rounding=, fast_math=)
-    plan_groups: Callable[..., tuple[tuple[Group, ...], tuple[Decision, ...]]]  # (graph, sizes, device)
+    plan_groups: Callable[..., tuple[tuple[Group, ...], tuple[Decision, ...]]]  # (graph, sizes, device, contiguous=, in_place=)
     choose: Callable[[Graph, Group, SizeClass, Device], Schedule]
     lower: Callable[..., tuple[KernelLike, ...]]  # (graph, group, schedule, device, layouts)
     build: Callable[[KernelLike, Device], Built]

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from fuser import keys, shapes
 from fuser.graph import Graph, ReduceAttrs
 from fuser.hostexpr import HostExpr, wrap
 from fuser.keys import LaunchKey, Layout, SizeClass
-from fuser.runtime.arrays import ArrayInfo, Family, Place
+from fuser.runtime.arrays import ArrayInfo, Family, Place, overlaps
 
 if TYPE_CHECKING:
     from fuser.arguments import Bound
@@ -64,13 +65,20 @@ def classify(bound: Bound, traced: Traced) -> SizeClass:
     biggest = max((abs(i.extent[1] - i.extent[0]) for i in bound.infos), default=0)
     wide = biggest >= 1 << 31 or _largest_node(traced.graph, env) >= 1 << 31
     layouts, multiples = bound.layouts + captured, keys.dim_multiples(dims)
-    return SizeClass(keys.dim_buckets(dims), lengths, layouts, aligned, 64 if wide else 32, multiples)
+    return SizeClass(keys.dim_buckets(dims), lengths, layouts, aligned, 64 if wide else 32, multiples, _overlap(bound, traced))
 
 
-def launch_key(bound: Bound, captured: Sequence[ArrayInfo]) -> LaunchKey:
+def _overlap(bound: Bound, traced: Traced) -> bool:
+    """Whether arrays of a call share memory while the program writes arguments: then none is written in place."""
+    if not traced.graph.effects:
+        return False
+    return any(overlaps(a, b) for a, b in combinations(bound.infos, 2))
+
+
+def launch_key(bound: Bound, traced: Traced, captured: Sequence[ArrayInfo]) -> LaunchKey:
     """Exact shapes, strides, alignment and device of a call."""
     arrays = tuple((i.shape, i.strides, i.pointer % 16) for i in (*bound.infos, *captured))
-    return LaunchKey(arrays, (bound.family, bound.place))
+    return LaunchKey(arrays, (bound.family, bound.place, _overlap(bound, traced)))
 
 
 def _largest_node(graph: Graph, env: Mapping[str, Any]) -> int:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 
 from fuser.graph import Graph, Node, OpaqueAttrs, ScanAttrs
 from fuser.group import Group, Reducer, Space, Stage, Store
-from fuser.hostexpr import HostExpr
+from fuser.hostexpr import HostExpr, lit
 from fuser.passes.facts import Facts, is_reduction
 from fuser.passes.place import Placement, Spot, aligned_spot, full_shape, known_spot, natural_spot, space_of
 from fuser.passes.walk import TooMany, Walk, Walker
@@ -173,13 +173,15 @@ class _Former:
         if self.cores - placement.walk.inside.keys() - {n.id for n in self.reductions} - spots.keys():
             return Refusal("unconnected")
         self._level([nodes[k] for k in used])
+        whole_rows = bool(self.scans) and space.length == lit(1)  # a scan stores at every position, if there is but one
         rounds: dict[int, tuple[list[Reducer], list[Store]]] = {}
         for r in reducers:
             rounds.setdefault(self.levels[r.node] - 1, ([], []))[0].append(r)
         for k in sorted(spots):
             spot, level = spots[k], self.levels[k]
             stage = max(level - 1, 0) if spot.per_row and self.reductions else level
-            rounds.setdefault(stage, ([], []))[1].append(Store(k, spot.index, spot.per_row))
+            per_row = spot.per_row and not whole_rows
+            rounds.setdefault(stage, ([], []))[1].append(Store(k, spot.index, per_row))
         stages = tuple(Stage(tuple(rounds[k][0]), tuple(rounds[k][1])) for k in sorted(rounds))
         scan = self.scans[0].id if self.scans else None
         inputs = tuple(sorted(placement.walk.memory))

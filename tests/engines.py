@@ -91,7 +91,7 @@ def with_tools(compiled: Compiled, change: Callable[[Toolchain], Toolchain]) -> 
 
 
 def plan_apart(
-    graph: Graph, sizes: Mapping[str, int], device: Device
+    graph: Graph, sizes: Mapping[str, int], device: Device, **options: Any
 ) -> tuple[tuple[Group, ...], tuple[Decision, ...]]:
     """`plan_groups` without a search: one group a core, in an order that the effects allow."""
     from fuser.passes import effects, fuse, repair

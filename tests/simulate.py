@@ -38,6 +38,8 @@ class Simulated:
         plan = self.compiled._plan_for(contiguous, traced, find(self.arch))
         env = dict(bound.env)
         memory = {n.id: flat[p].reshape(-1) for p, n in plan.graph.inputs.items()}
+        for group in plan.groups:
+            memory.update({node: memory[plan.graph.inputs[p].id] for node, p in group.in_place})
         for group, schedule in zip(plan.groups, plan.schedules, strict=True):
             if schedule is None:
                 self._library(plan.graph, group.library, memory, env)

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from fuser.codegen.builder import KernelBuilder
-from fuser.codegen.loops import Lit, Operand, Var
+from fuser.codegen.loops import Operand, Var
 from fuser.codegen.schedule.body import ReduceSite
 from fuser.dtypes import BOOL, I64, DType
 from fuser.graph import Graph
 from fuser.optable import table
-from fuser.optable.base import Reduction, S, Scan
+from fuser.optable.base import Emit, Reduction, S, Scan
 
 State = tuple[Operand, ...]
 
@@ -69,10 +69,9 @@ class Fold:
         mark = S(_Silent(), "index", I64)
         return tuple(s.value == "index" for s in self.row.lift(S(_Silent(), "element", self.operand), mark))
 
-    def narrow(self, state: State, b: KernelBuilder, dtype: DType) -> State:
-        """The state with its indices in an index type that holds every position (the identity's stays largest)."""
-        parts = zip(state, self.index_parts, strict=True)
-        return tuple(_index_literal(b, v, dtype) if part else v for v, part in parts)
+    def indices(self, state: State) -> State:
+        """The components of a state that are indices."""
+        return tuple(v for v, part in zip(state, self.index_parts, strict=True) if part)
 
     def widen(self, state: State, b: KernelBuilder) -> State:
         """The state as its row declares it."""
@@ -98,7 +97,22 @@ def _row(op: str) -> Reduction:
     return table().reduction(row.reduction if isinstance(row, Scan) else op)
 
 
-def _handles(b: KernelBuilder, state: State) -> tuple[S, ...]:
+class _Later:
+    """The builder, but for one fact: an element that joins a lane has a later index than all before it."""
+
+    def __init__(self, b: KernelBuilder, joining: State, held: State) -> None:
+        self.b, self.later = b, set(zip(joining, held, strict=True))
+
+    def apply(self, op: str, args: Sequence[Operand], dtype: DType) -> Operand:
+        if op == "less" and tuple(args) in self.later:
+            return self.b.literal(False, dtype)
+        return self.b.apply(op, args, dtype)
+
+    def literal(self, value: float | int | bool, dtype: DType) -> Operand:
+        return self.b.literal(value, dtype)
+
+
+def _handles(b: Emit, state: State) -> tuple[S, ...]:
     return tuple(S(b, v, v.dtype) for v in state)
 
 
@@ -115,8 +129,9 @@ class Accumulator:
 
     def add(self, b: KernelBuilder, lane: int, value: Operand, index: Operand) -> None:
         """An element joins a lane."""
-        state = self.lanes[lane]
-        assign(b, state, self.fold.combine(b, state, self.fold.lift(b, value, index)))
+        state, lifted = self.lanes[lane], self.fold.lift(b, value, index)
+        emit = _Later(b, self.fold.indices(lifted), self.fold.indices(state)) if self.fold.row.uses_index else b
+        assign(b, state, _values(self.fold.row.combine(_handles(emit, state), _handles(emit, lifted))))
 
     def folded(self, b: KernelBuilder, lanes: Sequence[int]) -> tuple[Var, ...]:
         """Lanes of consecutive numbers combined, as a wide state in variables of its own."""
@@ -127,10 +142,15 @@ class Accumulator:
         return self.fold.declare(b, self.fold.row.name, self.fold.widen(state, b))
 
 
-def start(b: KernelBuilder, fold: Fold, lanes: int, index: DType) -> Accumulator:
-    """An accumulator whose lanes hold the identity; indices are kept in the index type while elements join."""
-    name, zero = fold.row.name, fold.narrow(fold.identity(b), b, index)
-    return Accumulator(fold, tuple(fold.declare(b, name, zero) for _ in range(lanes)))
+def start(b: KernelBuilder, fold: Fold, first: Sequence[Operand]) -> Accumulator:
+    """An accumulator whose lanes hold the identity. first: index of the first element that joins each lane.
+
+    Where a state holds an index, a lane starts with its first element's in the index type: an element that is no
+    better than the identity then leaves the right index behind, and no later element can win a tie.
+    """
+    zero = fold.identity(b)
+    starts = [tuple(at if part else v for v, part in zip(zero, fold.index_parts, strict=True)) for at in first]
+    return Accumulator(fold, tuple(fold.declare(b, fold.row.name, state) for state in starts))
 
 
 class _Silent:
@@ -141,12 +161,6 @@ class _Silent:
 
     def literal(self, value: object, dtype: DType) -> object:
         return None
-
-
-def _index_literal(b: KernelBuilder, value: Operand, dtype: DType) -> Operand:
-    """An identity's index in another index type: at most its largest value."""
-    assert isinstance(value, Lit)
-    return b.literal(min(int(value.value), (1 << (dtype.bits - 1)) - 1), dtype)
 
 
 class Carry:

@@ -33,6 +33,15 @@ class Alignment:
             return False
         return self.divides(width, offset - sym(variable))
 
+    def uniform(self, width: int, e: HostExpr, variable: str) -> bool:
+        """Whether `e >= 0` is the same for `width` values of the variable from any multiple of `width` on."""
+        step = coefficient(e, variable)
+        if step == lit(0):
+            return True
+        if step == lit(1):
+            return self.divides(width, e - sym(variable))
+        return step == lit(-1) and self.divides(width, e + sym(variable) + 1)
+
 
 def contiguous(offset: HostExpr, variable: str) -> bool:
     """Whether neighbouring values of the variable address neighbouring elements."""

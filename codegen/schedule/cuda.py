@@ -143,7 +143,7 @@ class _Chooser:
         vector = min(self._vector(axis), fixed.lanes) if axis else 1
         if axis is not None and len(self.body.reduced) > 1:
             vector = self._dividing(vector, axis.extent)
-        vector = self._fewer(vector, 1 << 30)
+        vector = self._fewer(vector, 1 << 30) if axis and self._any_whole(vector, axis) else 1
         team = self._team(fixed, vector, length)
         threads = max(team, 128 if length > 128 else BLOCK)
         rows = self._representative(self.body.rows)
@@ -151,10 +151,24 @@ class _Chooser:
         groups = fixed.lanes // (team * vector)
         unroll = max(min(4 // groups, length // (fixed.segments * fixed.lanes)), 1)
         chosen = self._schedule(kind, threads, vector, unroll, team, fixed, length)
+        if kind == "split":
+            return replace(chosen, turns=self._turns(fixed, rows * team // threads))
         held = self._held_bytes(length // team)
-        if kind == "split" or not held or fixed.segments > 1:
+        if not held or fixed.segments > 1:
             return chosen
-        return replace(chosen, resident=True, min_blocks=_resident_blocks(threads, held + self._fresh_bytes() * vector))
+        blocks = _resident_blocks(threads, held + self._fresh_bytes() * vector)
+        return replace(chosen, resident=True, min_blocks=blocks)
+
+    def _any_whole(self, vector: int, axis: Axis) -> bool:
+        """Whether any access of a loop is a whole vector. Else neighbouring threads should take neighbouring elements."""
+        return any(self.alignment.whole(vector, e, axis.name) for e, _ in self._accesses())
+
+    def _turns(self, fixed: Order, blocks: int) -> int:
+        """Segments a block folds in turn: what a block costs at its end is spread over them, 16 blocks an SM remain."""
+        turns = 1
+        while turns < 8 and max(blocks, 1) * fixed.segments // (turns * 2) >= 16 * self.device.sms:
+            turns *= 2
+        return turns
 
     def _held_bytes(self, elements: int) -> int:
         """Bytes a thread keeps of a row if it is resident, `elements` of it; 0 where it should not be."""
@@ -189,7 +203,7 @@ class _Chooser:
 
     def scan(self) -> CudaSchedule:
         """Rows: 4 elements a thread whatever the dtype, tiles of up to 1024 elements, 4 on the way. Columns: 8 rows a
-        thread, up to 16 threads down a column. Both are the scan's order, so they follow from the length alone."""
+        thread, up to 32 threads down a column. Both are the scan's order, so they follow from the length alone."""
         length = length_bucket(self.graph, self.size_class, self.body.length)
         if self.group.space.inner:
             team = min(max(length // 4, 1), BLOCK)
@@ -197,8 +211,8 @@ class _Chooser:
             return self._schedule("scan", BLOCK, 4, together, team, Order(team * 4), length)
         axes = self.body.parallel
         vector = min(self._dividing(self._vector(axes[-1]), axes[-1].extent) if axes else 1, 4)
-        team = min(max(length // 8, 1), 16)
-        across = max(256 // team, 16) if vector > 1 else max(256 // team, 32)
+        team = min(max(length // 8, 1), 32)
+        across = max(256 // team, 8 if vector > 1 else 32)
         return self._schedule("scan", across * team, vector, 8, team, Order(team * 8), length)
 
     def _schedule(
@@ -282,7 +296,8 @@ class _Chooser:
         several = len([s for s in self.body.stages if s.has_loop]) > 1
         team = min(fixed.lanes // vector, 512 if several and length > 8192 else BLOCK)
         element = 16 // vector  # bytes of the widest element
-        while team < min(512, fixed.lanes // vector) and fixed.lanes // team * self._state_registers() > 40:
+        most = 512 if several else 1024
+        while team < min(most, fixed.lanes // vector) and fixed.lanes // team * self._state_registers() > 40:
             team *= 2
         while team > 8 and length // team * element < 64 and team * vector * element >= 256:
             team //= 2

@@ -123,12 +123,16 @@ class Stages:
         if self.segments == 1 or (not folds and self.at_once == 1):
             return self.share(p, folds, self.frame.number(0), n)
         turns = self.segments // self.at_once
+        return self.turns_in_order(p, folds, self.frame.number(0), turns)
+
+    def turns_in_order(self, p: Pass, folds: Sequence[Fold], first: Operand, turns: int) -> Totals:
+        """`turns` (a power of two) turns from `first` (a multiple of it) on, one after another."""
+        f, b, lanes = self.frame, self.frame.builder, len(self.results)
         if turns == 1:
-            return self.share(p, folds, *self.bounds(self.frame.number(0)))
-        b, lanes = self.frame.builder, len(self.results)
+            return self.share(p, folds, *self.bounds(first))
         carries = [[Carry(b, fold, turns) for _ in range(lanes)] for fold in folds]
-        with b.loop("turn", self.frame.number(0), turns) as turn:
-            for (_, states), carry in zip(self.share(p, folds, *self.bounds(turn)), carries, strict=True):
+        with b.loop("turn", f.number(0), turns) as turn:
+            for (_, states), carry in zip(self.share(p, folds, *self.bounds(f.add(first, turn))), carries, strict=True):
                 for one, state in zip(carry, states, strict=True):
                     one.push(turn, state)
         return [(fold, [one.total for one in carry]) for fold, carry in zip(folds, carries, strict=True)]
@@ -146,11 +150,18 @@ class Stages:
     def share(self, p: Pass, folds: Sequence[Fold], first: Operand, stop: Operand) -> Totals:
         """One share of the reduced range, folded over the team."""
         b, g = self.frame.builder, self.geometry
-        accumulators = tuple(start(b, fold, g.groups * g.width, self.frame.index) for fold in folds)
+        starts = self.lane_starts(first)
+        accumulators = tuple(start(b, fold, starts) for fold in folds)
         p = replace(p, accumulators=accumulators)
         with b.branch(g.valid) if g.valid is not None else nullcontext():
             self._rounds(p, first, stop)
         return [(a.fold, states) for a, states in zip(accumulators, g.fold(accumulators), strict=True)]
+
+    def lane_starts(self, first: Operand) -> list[Operand]:
+        """Reduced position of the first element of each lane that a thread holds, in a share from `first` on."""
+        g = self.geometry
+        steps = [j if g.folds_tile else 0 for j in range(g.width)]
+        return [self.frame.add(position, j) for position in g.positions(first) for j in steps]
 
     def _rounds(self, p: Pass, first: Operand, stop: Operand) -> None:
         f, unroll = self.frame, self.schedule.unroll

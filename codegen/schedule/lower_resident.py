@@ -23,8 +23,6 @@ from fuser.codegen.schedule.reuse import Reuse, StageReuse, plan
 from fuser.codegen.schedule.tile import Tile, Values
 from fuser.schedule import CudaSchedule
 
-PRELOAD_BYTES = 64  # a thread's loads of the next stage that are under way while the team folds
-
 
 def lower(frame: Frame, body: Body, schedule: CudaSchedule) -> Kernel:
     """The kernel of a group of row reductions over resident rows."""
@@ -112,28 +110,18 @@ class ResidentStages(Stages):
         ]
         return tuple(v for (v,) in loads)
 
-    def _preload(self) -> None:
-        """The next stage's own loads, if they are few, before the team folds."""
-        coming = self.current + 1
-        if coming >= len(self.reuse):
-            return
-        fresh = {f for f in self.reuse[coming].raw.values() if f not in self.slots[0].raw}
-        if sum(f.dtype.bytes for f in fresh) * self.geometry.width * len(self.slots) <= PRELOAD_BYTES:
-            self._load(coming)
-
     # -- stages ------------------------------------------------------------------------------------
     def totals(self, p: Pass, folds: Sequence[Fold]) -> Totals:
         """All segments, their partials combined pairwise."""
         b, partials = self.frame.builder, []
         self._load(self.current)
         for turn in range(self.segments):
-            lanes = self.geometry.groups * self.geometry.width
-            accumulators = tuple(start(b, fold, lanes, self.frame.index) for fold in folds)
+            first = self.bounds(self.frame.number(turn))[0] if self.segments > 1 else self.frame.number(0)
+            starts = self.lane_starts(first)
+            accumulators = tuple(start(b, fold, starts) for fold in folds)
             for slot in self.slots:
                 if slot.turn == turn:
                     self._slot(replace(p, accumulators=accumulators), slot)
-            if turn == self.segments - 1:
-                self._preload()
             partials.append(self.geometry.fold(accumulators))
         return [(fold, [fold.tree(b, [turn[k][0] for turn in partials])]) for k, fold in enumerate(folds)]
 

@@ -1,4 +1,4 @@
-"""Split reductions on CUDA: one block a segment, the last block of a row or column tile combines the partials.
+"""Split reductions on CUDA: some segments a block, the last block of a row or column tile combines the partials.
 
 In: a body with one reducing stage, a schedule with several segments. Out: one kernel with a workspace for the partials
 and a counter. Every partial is written before its block takes a ticket; the block that draws the last ticket reads all
@@ -23,40 +23,44 @@ AT_ONCE = 8  # partials that a thread of the last block has on the way together
 
 
 def lower(frame: Frame, body: Body, schedule: CudaSchedule, columns: bool) -> Kernel:
-    """The kernel of a group with one reducing stage, a block a turn (grid y) for each block of rows or columns."""
+    """The kernel of a group with one reducing stage, `parts` of it (grid y) for each block of rows or columns."""
     kind: type[RowTeams] | type[ColumnTeams] = ColumnTeams if columns else RowTeams
     writer = SplitStages(frame, body, schedule, kind(frame, body, schedule))
     grid = kind.grid(body, schedule)
     counter = frame.builder.buffer("arrived", I32, "counter", None, grid)
     writer.write(counter)
-    return frame.builder.finish(Launch((grid, writer.turns), schedule.threads, schedule.min_blocks))
+    return frame.builder.finish(Launch((grid, writer.parts), schedule.threads, schedule.min_blocks))
 
 
 @dataclass(frozen=True)
 class Partials:
-    """The workspace of one fold: an array of [turns, parallel points] for each component of its state."""
+    """The workspace of one fold: an array of [parts, parallel points] for each component of its state."""
 
     fold: Fold
     buffers: tuple[str, ...]
 
 
 class SplitStages(Stages):
-    """Stages whose one reducing stage is spread over blocks: each takes one turn of the segments."""
+    """Stages whose one reducing stage is spread over blocks: each takes `schedule.turns` turns over the segments.
+
+    Each block leaves one partial: `parts` of them a row.
+    """
 
     @property
-    def turns(self) -> int:
-        return self.segments // self.at_once
+    def parts(self) -> int:
+        return self.segments // (self.at_once * self.schedule.turns)
 
     def write(self, counter: str) -> None:
         first, *later = self.body.stages
         b = self.frame.builder
-        turn = b.apply("cast", (b.special("block_y"),), self.frame.index)
+        part = b.apply("cast", (b.special("block_y"),), self.frame.index)
         folds = folds_of(self.frame.graph, first.reduces)
         partials = [self._workspace(fold) for fold in folds]
-        totals = self.share(self.prepare(first), folds, *self.bounds(turn))
+        turns = self.schedule.turns
+        totals = self.turns_in_order(self.prepare(first), folds, self.frame.mul(part, turns), turns)
         with b.branch(self.geometry.leader):
             for (_, states), partial in zip(totals, partials, strict=True):
-                self._write(partial, turn, states)
+                self._write(partial, part, states)
         with b.branch(self._is_last(counter), uniform=True):
             b.fence()
             self._epilogue(partials, (first, *later))
@@ -67,19 +71,19 @@ class SplitStages(Stages):
             self.row_stores(stage)
 
     def _workspace(self, fold: Fold) -> Partials:
-        size = self.body.rows * self.turns
+        size = self.body.rows * self.parts
         b = self.frame.builder
         return Partials(fold, tuple(b.buffer("partial", t, "workspace", None, size) for t in fold.dtypes))
 
-    def _place(self, turn: Operand, lane: int) -> Operand:
-        """Where a result lane's partial of a turn lies."""
+    def _place(self, part: Operand, lane: int) -> Operand:
+        """Where a block's partial of a result lane lies."""
         f = self.frame
-        return f.add(f.mul(turn, f.host(self.body.rows)), f.add(self.geometry.point, lane))
+        return f.add(f.mul(part, f.host(self.body.rows)), f.add(self.geometry.point, lane))
 
-    def _write(self, partial: Partials, turn: Operand, states: Sequence[State]) -> None:
+    def _write(self, partial: Partials, part: Operand, states: Sequence[State]) -> None:
         for lane, state in enumerate(states):
             for buffer, value in zip(partial.buffers, state, strict=True):
-                self.frame.builder.store(buffer, self._place(turn, lane), value)
+                self.frame.builder.store(buffer, self._place(part, lane), value)
 
     def _is_last(self, counter: str) -> Operand:
         """Whether this block is the last of its grid column to arrive; the same for all its threads."""
@@ -89,20 +93,20 @@ class SplitStages(Stages):
         b.barrier()
         zero = b.literal(0, I32)
         with b.branch(b.apply("equal", (b.special("thread"), zero), BOOL)):
-            b.store(flag, 0, b.ticket(counter, b.special("block"), self.turns - 1))
+            b.store(flag, 0, b.ticket(counter, b.special("block"), self.parts - 1))
         b.barrier()
-        return b.apply("equal", (b.load(flag, 0), b.literal(self.turns - 1, I32)), BOOL)
+        return b.apply("equal", (b.load(flag, 0), b.literal(self.parts - 1, I32)), BOOL)
 
     def _combined(self, partials: Sequence[Partials]) -> Totals:
-        """All partials folded: a run of consecutive turns a team member, then over the team."""
-        width = min(self.schedule.threads_per_row, self.turns)
+        """All partials folded: a run of consecutive parts a team member, then over the team."""
+        width = min(self.schedule.threads_per_row, self.parts)
         parts = [(p.fold, [self._run(p, lane, width) for lane in range(len(self.results))]) for p in partials]
         folded = self.geometry.across_team(parts, width)
         return [(p.fold, states) for p, states in zip(partials, folded, strict=True)]
 
     def _run(self, partial: Partials, lane: int, width: int) -> State:
-        """The fold of this member's turns; members at or beyond `width` hold nothing."""
-        f, b, run = self.frame, self.frame.builder, self.turns // width
+        """The fold of this member's parts; members at or beyond `width` hold nothing."""
+        f, b, run = self.frame, self.frame.builder, self.parts // width
         member = f.less(self.geometry.member, width) if width < self.schedule.threads_per_row else None
         mask, first = f.masked(member, self.geometry.valid), f.mul(self.geometry.member, run)
         if run <= AT_ONCE:
@@ -114,7 +118,7 @@ class SplitStages(Stages):
         return carry.total
 
     def _some(self, partial: Partials, lane: int, first: Operand, count: int, mask: Operand | None) -> State:
-        """The fold of `count` consecutive turns."""
+        """The fold of `count` consecutive parts."""
         b, places = self.frame.builder, [self._place(self.frame.add(first, k), lane) for k in range(count)]
         states = [tuple(b.load(buffer, at, mask) for buffer in partial.buffers) for at in places]
         return partial.fold.tree(b, states)

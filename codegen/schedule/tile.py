@@ -54,8 +54,13 @@ class Tile:
         return frozenset(k for k in self.program.fetches if self._is_whole(self.program.fetch(k)))
 
     def _is_whole(self, fetch: Fetch) -> bool:
-        masked = any(not self.variables.isdisjoint(e.symbols) for c in fetch.mask for e in c.domain)
-        return not masked and self._aligned(fetch.index[0])
+        return self._aligned(fetch.index[0]) and all(self._uniform(e) for c in fetch.mask for e in c.domain)
+
+    def _uniform(self, e: HostExpr) -> bool:
+        """Whether a condition of a mask holds for all lanes or for none."""
+        assert self.along is not None
+        others = self.variables - {self.along}
+        return others.isdisjoint(e.symbols) and self.frame.alignment.uniform(self.width, e, self.along)
 
     def _aligned(self, offset: HostExpr) -> bool:
         return self.along is not None and self.frame.alignment.whole(self.width, offset, self.along)

@@ -26,14 +26,14 @@ def to_dot(plan: Plan) -> str:
         "  rankdir=TB; node [shape=box, fontname=sans]; edge [fontname=sans];",
     ]
     for k in plan.outline:
-        inside = [r for r in rows if r.kernel == k.label]
+        inside = [r for r in rows if r.kernels[:1] == (k.label,)]
         lines += [
             f"  subgraph {quote('cluster_' + k.label)} {{",
             f"    label={quote(f'{k.label} {k.name}')}; style=rounded;",
         ]
         lines += [f"    n{r.node.id} [label={quote(f'{r.name}: {r.formula}')}];" for r in inside]
         lines.append("  }")
-    lines += [f"  n{r.node.id} [label={quote(f'{r.name} {r.type}')}, shape=ellipse];" for r in rows if not r.kernel]
+    lines += [f"  n{r.node.id} [label={quote(f'{r.name} {r.type}')}, shape=ellipse];" for r in rows if not r.kernels]
     for row in rows:
         for source in dict.fromkeys(_source(i, shown) for i in row.node.inputs):
             if source is not None:

@@ -1,16 +1,18 @@
 """What there is to say about a plan, once, for every form of drawing.
 
-In: a plan. Out: plain records (operators with their place, pairs with their reasons, totals).
+In: a plan. Out: plain records (operators with their place, pairs that stayed apart with their reasons, values computed
+twice, temporaries). What fusing saved is in `because`, what one kernel does in `kernels`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fuser import accounting
 from fuser.decision import Decision
+from fuser.draw.because import stages_of
 from fuser.graph import InputAttrs, IotaAttrs, Node, ReduceAttrs, RoundAttrs, ScalarAttrs, ScanAttrs
 from fuser.shapes import text_of
 
@@ -26,34 +28,40 @@ class Operator:
     name: str
     formula: str
     type: str
-    kernel: str
+    kernels: tuple[str, ...]
     stage: int
     line: int
 
 
 @dataclass(frozen=True)
-class Pair:
-    """Neighbours that share a kernel or do not. `saves`/`costs` bytes from the decision's numbers."""
+class Apart:
+    """Neighbours in two kernels. bytes: what the boundary costs; siblings: both read the producer, nothing flows."""
 
-    producers: tuple[str, ...]
-    consumers: tuple[str, ...]
     kernels: tuple[str, str]
+    producer: str
+    consumers: tuple[str, ...]
+    siblings: bool
+    bytes: int
     decision: Decision
 
-    @property
-    def bytes(self) -> int:
-        return int(self.decision.numbers.get("saves_bytes", 0))
+
+@dataclass(frozen=True)
+class Again:
+    """A value computed in several kernels rather than stored."""
+
+    name: str
+    line: int
+    kernels: tuple[str, ...]
+    bytes: int
 
 
-def readable(plan: Plan, node: Node) -> str:
-    """A value's name; views, rounds and items show as what they read."""
-    return plan.names[_shown(plan, node).id]
-
-
-def _shown(plan: Plan, node: Node) -> Node:
-    while node.op in ("view", "round", "item") and not plan.graph.names.get(node):
-        node = node.inputs[0]
-    return node
+def dims(plan: Plan) -> dict[str, int]:
+    """The sizes of the program's dims, by name, in the order of the arguments."""
+    used: dict[str, None] = {}
+    for a in plan.graph.arguments:
+        used.update((s, None) for d in a.shape if not isinstance(d, int) for s in sorted(d.symbols))
+    used.update((s, None) for s in sorted(plan.graph.symbols))
+    return {k: plan.sizes[k] for k in used if k in plan.sizes and not k.startswith(("=", "#"))}
 
 
 def formula(plan: Plan, node: Node) -> str:
@@ -62,7 +70,7 @@ def formula(plan: Plan, node: Node) -> str:
         return "input"
     if isinstance(node.attrs, ScalarAttrs):
         return f"scalar {node.attrs.expr}"
-    operands = ", ".join(readable(plan, i) for i in node.inputs)
+    operands = ", ".join(plan.names[i.id] for i in node.inputs)
     extra = ""
     if isinstance(node.attrs, ReduceAttrs):
         axes = node.attrs.axes
@@ -73,73 +81,111 @@ def formula(plan: Plan, node: Node) -> str:
         extra = f" to {node.attrs.to}"
     elif node.op == "cast":
         extra = f" to {node.dtype}"
+    elif node.op == "view":
+        operands = plan.names[node.inputs[0].id]
     return f"{node.op} {operands}{extra}".rstrip()
 
 
 def operators(plan: Plan) -> list[Operator]:
-    """Inputs and operators in program order, plumbing (views, literals) left out."""
+    """Inputs, operators and the views that the user named, in program order; literals and plumbing left out."""
     labels = [k.label for k in plan.outline]
-    stages = _stages(plan)
+    stages: dict[int, int] = {}
+    for g in plan.groups:
+        if len(g.stages[0] if g.stages else ()) > 1:
+            stages = {**stages_of(plan, g), **stages}
+    homes: dict[int, list[str]] = {}
+    for g, label in zip(plan.groups, labels, strict=True):
+        for m in g.members:
+            homes.setdefault(m, []).append(label)
     out = []
     for n in plan.graph.nodes:
-        if not (n.op == "input" or accounting.is_operator(n) or n in plan.graph.results):
+        if not _is_shown(plan, n):
             continue
-        group = plan.group_of.get(n.id)
         spans = plan.graph.spans.get(n, ())
-        kernel = labels[group] if group is not None else ""
+        place = tuple(homes.get(n.id, ())) if n.op != "view" else ()
         out.append(
             Operator(
-                n, plan.names[n.id], formula(plan, n), f"{n.storage}{text_of(n.shape)}", kernel,
+                n, plan.names[n.id], formula(plan, n), f"{n.storage}{text_of(n.shape)}", place,
                 stages.get(n.id, 0), spans[0].line if spans else 0,
             )
         )  # fmt: skip
     return out
 
 
-def _stages(plan: Plan) -> Mapping[int, int]:
-    """1-based stage in which a node is first needed; 0 in groups of one stage."""
-    out: dict[int, int] = {}
-    for group in plan.groups:
-        members = set(group.members)
-        for stages in group.stages:
-            if len(stages) < 2:
-                continue
-            for k, stage in enumerate(stages, 1):
-                for root in [r.node for r in stage.reducers] + [s.node for s in stage.stores]:
-                    _mark(plan, root, members, k, out)
-    return out
+def _is_shown(plan: Plan, node: Node) -> bool:
+    if isinstance(node.attrs, ScalarAttrs) or plan.names.shown[node] is not node:
+        return False
+    named_view = node.op == "view" and bool(plan.graph.names.get(node))
+    return node.op == "input" or accounting.is_operator(node) or named_view or node in plan.graph.results
 
 
-def _mark(plan: Plan, root: int, members: set[int], stage: int, out: dict[int, int]) -> None:
-    stack = [root]
-    while stack:
-        k = stack.pop()
-        if k in out or k not in members:
-            continue
-        out[k] = stage
-        stack.extend(i.id for i in plan.graph.by_id[k].inputs)
-
-
-def pairs(plan: Plan, verdict: str) -> list[Pair]:
-    """The final decision about each neighbouring pair with this verdict, largest bytes first."""
-    labels = [k.label for k in plan.outline]
-    latest: dict[tuple[int, int], Decision] = {}
+def apart(plan: Plan) -> list[Apart]:
+    """The boundaries between kernels, the costliest first."""
+    found: dict[tuple[int, int, str, int], list[Decision]] = {}
     for d in plan.decisions:
-        latest[d.producer, d.consumer] = d
-    grouped: dict[tuple[str, ...], Pair] = {}
-    for (a, b), d in latest.items():
-        ga, gb = plan.group_of.get(a), plan.group_of.get(b)
-        together = ga is not None and ga == gb
-        if d.verdict != verdict or together != (verdict == "fused") or ga is None or gb is None:
+        ga, gb = plan.group_of.get(d.producer), plan.group_of.get(d.consumer)
+        if d.verdict != "apart" or ga is None or gb is None or ga == gb or d.consumer in plan.groups[ga].members:
             continue
-        first, second = readable(plan, plan.graph.by_id[a]), readable(plan, plan.graph.by_id[b])
-        if first == second:
-            continue
-        key = (first, d.reason, labels[ga], labels[gb])
-        old = grouped.get(key)
-        consumers = (
-            (*old.consumers, second) if old and second not in old.consumers else (old.consumers if old else (second,))
-        )
-        best = old.decision if old and old.bytes >= int(d.numbers.get("saves_bytes", 0)) else d
-        grouped[key] = Pair((first,), consumers, (labels[ga], labels[gb]), best)
-    return sorted(grouped.values(), key=lambda p: -p.bytes)
+        if d.kind == "sibling":
+            found.setdefault((ga, gb, d.reason, -1), []).append(d)
+        else:
+            source = plan.names.shown[plan.graph.by_id[d.producer]].id
+            found.setdefault((ga, gb, d.reason, source), []).append(d)
+    lines = [_apart(plan, ga, gb, producer, ds) for (ga, gb, _, producer), ds in found.items()]
+    flowing = {frozenset(a.kernels) for a in lines if not a.siblings}
+    kept = [a for a in lines if not a.siblings or frozenset(a.kernels) not in flowing]
+    return sorted(kept, key=lambda a: -a.bytes)
+
+
+def _apart(plan: Plan, ga: int, gb: int, producer: int, decided: list[Decision]) -> Apart:
+    labels = [k.label for k in plan.outline]
+    where = (labels[ga], labels[gb])
+    if producer < 0:
+        first = decided[0]
+        shared = sorted(set(plan.groups[ga].inputs) & set(plan.groups[gb].inputs))
+        size = sum(accounting.nbytes(plan.graph.by_id[k], plan.sizes) for k in shared)
+        names = ", ".join(dict.fromkeys(plan.names[k] for k in shared)) or plan.names[first.producer]
+        return Apart(where, names, (), True, size, first)
+    consumers = tuple(dict.fromkeys(plan.names[d.consumer] for d in decided))
+    return Apart(where, plan.names[producer], consumers, False, _boundary(plan, producer, gb), decided[-1])
+
+
+def _boundary(plan: Plan, producer: int, gb: int) -> int:
+    """Bytes through memory for a value: the read, and the write where no other kernel or caller needs it."""
+    stored = {k for g in plan.groups for k in g.outputs}
+    node = plan.graph.by_id[producer]
+    held = [k for k in stored if plan.names.shown[plan.graph.by_id[k]] is node] or [producer]
+    size = accounting.nbytes(plan.graph.by_id[held[0]], plan.sizes)
+    readers = [k for k, g in enumerate(plan.groups) if not set(held).isdisjoint(g.inputs)]
+    results = {n.id for n in plan.graph.results}
+    return size if len(readers) > 1 or not results.isdisjoint(held) else 2 * size
+
+
+def recomputed(plan: Plan) -> Iterator[Again]:
+    """Values that a repair computes again in each kernel that needs them."""
+    labels = [k.label for k in plan.outline]
+    for producer in dict.fromkeys(d.producer for d in plan.decisions if d.kind == "recompute"):
+        node = plan.graph.by_id[producer]
+        homes = tuple(label for g, label in zip(plan.groups, labels, strict=True) if producer in g.members)
+        if len(homes) > 1:
+            span = next(iter(plan.graph.spans.get(node, ())), None)
+            size = accounting.nbytes(node, plan.sizes)
+            yield Again(plan.names[producer], span.line if span else 0, homes, len(homes) * size)
+
+
+def temporaries(plan: Plan) -> tuple[int, Mapping[str, int]]:
+    """(most bytes alive at once, bytes of each by name) of values kept between kernels and returned to nobody."""
+    results = {n.id for n in plan.graph.results}
+    last: dict[int, int] = {}
+    for position, g in enumerate(plan.groups):
+        last.update(dict.fromkeys(g.inputs, position))
+    sizes = {
+        k: accounting.nbytes(plan.graph.by_id[k], plan.sizes) for g in plan.groups for k in g.outputs if k not in results
+    }
+    alive: set[int] = set()
+    peak = 0
+    for position, g in enumerate(plan.groups):
+        alive |= {k for k in g.outputs if k in sizes}
+        peak = max(peak, sum(sizes[k] for k in alive))
+        alive = {k for k in alive if last.get(k, -1) > position}
+    return peak, {plan.names[k]: v for k, v in sizes.items()}

@@ -1,137 +1,278 @@
-"""Plans as text, 100 columns, the user's names first (shape and order as in docs/reading-plans.md).
+"""Plans as text, 100 columns, the user's names first (docs/reading-plans.md explains every line).
 
-In: a plan. Out: what `--dump-graph` and `plan.explain()` print.
+In: a plan. Out: what `--dump-graph` and `plan.explain()` print. A plan of one kernel shows its operators and that kernel in
+full; a plan of several shows each kernel in two lines and where the time goes. `explain` shows everything.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from textwrap import wrap
+from typing import TYPE_CHECKING, TypedDict
 
-from fuser.draw import facts, units
-from fuser.schedule import CpuSchedule, CudaSchedule
+from fuser.draw import because, facts, kernels, units
+from fuser.graph import ScalarAttrs
 from fuser.settings import settings
 from fuser.shapes import text_of
 
 if TYPE_CHECKING:
     from fuser.plan import Plan, PlannedKernel
 
+
+
+class _Indents(TypedDict):
+    initial_indent: str
+    subsequent_indent: str
+
+
 WIDTH = 100
-MAX_PAIRS = 12
+MAX_LINES = 12  # pairs listed of each kind
+MAX_OPERATORS = 48  # operators listed unless all are asked for
+NEGLIGIBLE = 0.005  # of all that is saved: not worth a line
 
 
 def summary(plan: Plan) -> str:
     """One line: kernels, bytes, predicted time."""
     libraries = sum(g.library is not None for g in plan.groups)
-    kernels = units.count(len(plan.groups), "kernel") + (f" ({libraries} library)" if libraries else "")
+    count = units.count(len(plan.groups), "kernel") + (f" ({libraries} library)" if libraries else "")
     parts = [
-        f"{kernels}, was {plan.kernels_unfused}",
+        f"{count}, was {plan.kernels_unfused}",
         f"{units.size(plan.bytes_moved)}, was {units.size(plan.bytes_unfused)}, floor {units.size(plan.bytes_floor)}",
     ]
-    total = sum(k.predicted.get("microseconds", 0) for k in plan.outline)
+    total = sum(k.predicted.get("us", 0) for k in plan.outline)
     if total and not settings().stable:
-        parts.append(f"~{units.time(total)}")
+        apart = plan.kernels_unfused * plan.device.launch_us + 1e6 * plan.bytes_unfused / plan.device.bandwidth
+        parts.append(f"~{units.time(total)}, was ~{units.time(apart)}")
     return " | ".join(parts)
 
 
-def render(plan: Plan) -> str:
-    """The whole plan."""
-    lines = [_title(plan), summary(plan), "", *_operators(plan), ""]
-    for kernel in plan.kernels:
-        lines += [*_kernel(plan, kernel), ""]
-    lines += _fused(plan)
-    lines += _apart(plan)
+def render(plan: Plan, full: bool = False) -> str:
+    """The plan; `full`: every operator and every kernel in detail, however many there are."""
+    lines = [*_title(plan), summary(plan)]
+    several = len(plan.groups) > 1
+    if several:
+        lines += _times(plan)
+    lines.append("")
+    if full or not several:
+        lines += [*_operators(plan, full), ""]
+    if full or not several:
+        for k in plan.kernels:
+            lines += [*_kernel(plan, k), ""]
+    else:
+        lines += _briefs(plan)
+    if not several or full:
+        lines += _fused(plan)
+    lines += [*_apart(plan), *_recomputed(plan), *_notes(plan), *_closing(plan, several)]
     return "\n".join(line.rstrip() for line in lines).rstrip() + "\n"
 
 
-def _title(plan: Plan) -> str:
+# -- head ------------------------------------------------------------------------------------------
+def _title(plan: Plan) -> list[str]:
     g = plan.graph
-    arguments = ", ".join(f"{a.name}: {a.dtype}{text_of(a.shape)}" for a in g.arguments if not a.captured)
+    arguments = [f"{a.name}: {a.dtype}{text_of(a.shape)}" for a in g.arguments if not a.captured]
+    head = f"{g.name}({', '.join([*arguments, *_scalars(plan)])})"
     span = next((s for n in g.nodes for s in g.spans.get(n, ())), None)
     place = f"{span.filename.rpartition('/')[2]}:{span.line}" if span else ""
-    dims = " ".join(f"{k}={v}" for k, v in plan.sizes.items() if k in g.symbols and not k.startswith(("=", "#")))
-    return (
-        f"{g.name}({arguments})".ljust(46) + f" {place}".ljust(20) + f" {dims}, {plan.device.label}".replace(" ,", "")
-    )
+    device = plan.device.name if settings().stable and plan.device.kind == "cpu" else plan.device.label
+    sizes = " ".join(f"{k}={v}" for k, v in facts.dims(plan).items())
+    tail = f"{place:<18}  {sizes}, {device}" if sizes else f"{place:<18}  {device}"
+    if len(head) + 2 + len(tail) <= WIDTH:
+        return [f"{head:<33}  {tail}" if len(head) < 34 and len(tail) <= WIDTH - 35 else f"{head}  {tail}"]
+    return [*wrap(head, WIDTH, subsequent_indent="    "), *wrap(" ".join(tail.split()), WIDTH, **_INDENT)]
 
 
-def _operators(plan: Plan) -> list[str]:
+_INDENT: _Indents = {"initial_indent": "    ", "subsequent_indent": "    "}
+
+
+def _scalars(plan: Plan) -> list[str]:
+    """Run-time scalars of the program, `eps: float`."""
+    found: dict[str, str] = {}
+    for n in plan.graph.nodes:
+        if isinstance(n.attrs, ScalarAttrs):
+            for e in n.attrs.expr.walk():
+                if e.op == "sym" and str(e.value).startswith("="):
+                    found[str(e.value)[1:]] = e.kind
+    return [f"{name}: {kind}" for name, kind in sorted(found.items())]
+
+
+def _times(plan: Plan) -> list[str]:
+    """`time  K1 17% | L1 75%`: where the predicted time goes."""
+    times = {k.label: k.predicted.get("us", 0.0) for k in plan.outline}
+    total = sum(times.values())
+    if not total or settings().stable:
+        return []
+    shares = sorted(times.items(), key=lambda item: -item[1]) if len(times) > 8 else list(times.items())
+    text = " | ".join(f"{label} {100 * t / total:.0f}%" for label, t in shares[:8])
+    return [f"time  {text}" + (" | ..." if len(shares) > 8 else "")]
+
+
+def _operators(plan: Plan, full: bool) -> list[str]:
     rows = facts.operators(plan)
-    name_width = min(max((len(r.name) for r in rows), default=4), 16)
-    formula_width = min(max((len(r.formula) for r in rows), default=8), 44)
-    lines = ["operators".ljust(WIDTH - 8) + "line"]
-    for r in rows:
-        where = r.kernel + (f" stage {r.stage}" if r.stage else "")
-        text = f"  {r.name:<{name_width}}  {_cut(r.formula, formula_width):<{formula_width}}  {r.type:<18}  {where}"
-        lines.append(f"{text:<{WIDTH - 7}} {r.line or ''}")
-    return lines
+    shown = rows if full else rows[:MAX_OPERATORS]
+    places = ["+".join(r.kernels) + (f" stage {r.stage}" if r.stage and r.kernels else "") for r in shown]
+    names = min(max((len(r.name) for r in shown), default=4), 18)
+    types = min(max((len(r.type) for r in shown), default=4), 24)
+    where = max((len(p) for p in places), default=0)
+    room = WIDTH - names - types - where - 8 - 6
+    formulas = min(max((len(r.formula) for r in shown), default=8), room)
+    lines = []
+    for r, place in zip(shown, places, strict=True):
+        text = f"  {r.name:<{names}}  {_cut(r.formula, formulas):<{formulas}}  {r.type:<{types}}  {place:<{where}}"
+        lines.append(f"{text}  {r.line or '':>4}")
+    if len(rows) > len(shown):
+        lines.append(f"  and {len(rows) - len(shown)} more (fuserc explain, or --dump-graph=json, has all)")
+    widest = max((len(line) for line in lines), default=20)
+    return ["operators".ljust(min(widest, WIDTH) - 4) + "line", *lines]
 
 
 def _cut(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 3] + "..."
 
 
+# -- kernels ---------------------------------------------------------------------------------------
 def _kernel(plan: Plan, k: PlannedKernel) -> list[str]:
-    space = _space(plan, k)
-    lines = [f"{k.label}  {k.name:<36} {space}".rstrip()]
-    reads = ", ".join(f"{n} {units.size(b)}" for n, b in k.reads.items())
+    """A kernel in full."""
+    lines = [f"{k.label}  {k.group.name:<36} {kernels.space(k)}".rstrip()]
+    reads = ", ".join(f"{n} {units.size(b)}" for n, b in k.reads.items()) + (" once" if len(k.reads) == 1 else "")
     writes = ", ".join(f"{n} {units.size(b)}" for n, b in k.writes.items())
-    lines.append(f"  {'reads':<10} {reads or 'nothing':<36} writes {writes}")
-    if k.schedule is not None:
-        lines.append(f"  {'schedule':<10} {_schedule(k.schedule)}")
-    if k.registers >= 0:
-        guess = f"{k.predicted['registers']:.0f} predicted, " if "registers" in k.predicted else ""
-        lines.append(f"  {'registers':<10} {guess}{k.registers} compiled, {max(k.spills, 0)} B spilled (limit 255)")
-    if "microseconds" in k.predicted and not settings().stable:
-        bound = "bandwidth" if k.predicted.get("bandwidth_share", 1) >= 0.5 else "launch or issue"
-        lines.append(f"  {'time':<10} ~{units.time(k.predicted['microseconds'])}, bound by {bound}")
+    if len(reads) <= 34 and len(reads) + len(writes) <= WIDTH - 30:
+        lines.append(f"  {'reads':<10} {reads or 'nothing':<34} writes {writes}")
+    else:
+        lines += [*_entry("reads", reads or "nothing"), *_entry("writes", writes)]
+    for name, text in (
+        ("schedule", kernels.schedule(plan, k)), ("registers", kernels.registers(k)),
+        ("occupancy", kernels.occupancy(plan, k)), ("bound by", kernels.bound_by(plan, k)),
+        ("valid for", kernels.valid_for(plan, k)),
+    ):  # fmt: skip
+        lines += _entry(name, text) if text else []
     return lines
 
 
-def _space(plan: Plan, k: PlannedKernel) -> str:
-    group = k.group
-    if group.library is not None:
-        return "library call"
-    space = group.spaces[0]
-    parallel = ", ".join(map(str, space.parallel)) or "1"
-    reduced = ", ".join(map(str, space.reduced))
-    return f"{group.kind}: parallel {parallel}" + (f", reduce {reduced}" if reduced else "")
+def _entry(name: str, text: str) -> list[str]:
+    """`  name       text`, wrapped under itself."""
+    parts = wrap(text, WIDTH - 13) or [""]
+    return [f"  {name:<10} {parts[0]}", *(" " * 13 + p for p in parts[1:])]
 
 
-def _schedule(s: CudaSchedule | CpuSchedule) -> str:
-    order = f", {s.order.lanes} lanes" + (f" x {s.order.segments} shares" if s.order.segments > 1 else "")
-    if isinstance(s, CpuSchedule):
-        return f"vectors of {s.vector}, at least {s.grain} elements a task" + (order if s.kind != "pointwise" else "")
-    text = f"{s.threads} threads, vectors of {s.vector}, unroll {s.unroll}"
-    if s.kind in ("rows", "columns", "split"):
-        text += f", {s.threads_per_row} threads a row{order}"
-    if s.resident:
-        text += ", row kept in registers"
-    return text + (f", valid for lengths up to {s.capacity}" if s.capacity else "")
+def _briefs(plan: Plan) -> list[str]:
+    """Every kernel in two lines: its figures, and its operators."""
+    rows = [
+        (k.label, _cut(k.group.name, 30), f"line {_ranges(k.lines)}" if k.lines else "",
+         _cut(kernels.space(k).replace(": parallel", ""), 26), units.size(k.bytes_moved))
+        for k in plan.kernels
+    ]  # fmt: skip
+    widths = [max(len(r[c]) for r in rows) for c in range(5)]
+    widths[2] = min(widths[2], 14)
+    lines = []
+    for k, (label, name, place, where, moved) in zip(plan.kernels, rows, strict=True):
+        w0, w1, w2, w3, w4 = widths
+        head = f"{label:<{w0}}  {name:<{w1}}  {_cut(place, w2):<{w2}}  {where:<{w3}}  {moved:>{w4}}  {_resources(plan, k)}"
+        lines.append(head.rstrip())
+        lines += wrap(f"{' '.join(k.operators)} -> {', '.join(k.writes)}", WIDTH - 6, **_DEEPER)
+        if k.spills > 0:
+            lines.append(f"      {units.size(k.spills)} spilled")
+        lines.append("")
+    return lines
 
 
+def _resources(plan: Plan, k: PlannedKernel) -> str:
+    """`regs 44/42  occ 75%`: predicted and compiled registers, occupancy."""
+    if k.registers < 0:
+        return ""
+    guess = f"{k.predicted['registers']:.0f}/" if "registers" in k.predicted else ""
+    return f"regs {guess}{k.registers}  occ {kernels.occupancy(plan, k).partition(';')[0]}"
+
+
+_DEEPER: _Indents = {"initial_indent": "      ", "subsequent_indent": "      "}
+
+
+def _ranges(numbers: Iterable[int]) -> str:
+    """`3-4, 9` from 3, 4, 9."""
+    runs: list[list[int]] = []
+    for n in sorted(numbers):
+        if runs and n == runs[-1][1] + 1:
+            runs[-1][1] = n
+        else:
+            runs.append([n, n])
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+
+
+# -- reasons ---------------------------------------------------------------------------------------
 def _fused(plan: Plan) -> list[str]:
-    pairs = facts.pairs(plan, "fused")
-    if not pairs:
+    found = because.flows(plan)
+    total = sum(f.saves for f in found)
+    worth = [f for f in found if f.launches or f.saves > NEGLIGIBLE * total]
+    if not worth:
         return []
+    largest = sorted(worth, key=lambda f: -f.saves)[:MAX_LINES]
     lines = ["fused because"]
-    for p in pairs[:MAX_PAIRS]:
-        flow = f"{', '.join(p.producers)} -> {', '.join(p.consumers[:4])}"
-        saved = f"saves {units.size(p.bytes)}" if p.bytes else ""
-        lines.append(f"  {_cut(flow, 34):<34}  {p.decision.text:<46} {saved}")
-    if len(pairs) > MAX_PAIRS:
-        lines.append(f"  and {len(pairs) - MAX_PAIRS} more (--dump-graph=json has all)")
+    for f in (f for f in worth if f in largest):
+        launches = f", {units.count(f.launches, 'launch')}" if f.launches else ""
+        saved = f"saves {units.size(f.saves)}{launches}" if f.saves else f"saves {launches[2:]}" if launches else ""
+        lines.append(f"  {_cut(f.names, 34):<34}  {_cut(f.text, 36):<36}  {saved}")
+    if len(worth) > MAX_LINES:
+        lines.append(f"  and {len(worth) - MAX_LINES} more (--dump-graph=json has all)")
     return [*lines, ""]
 
 
 def _apart(plan: Plan) -> list[str]:
-    pairs = facts.pairs(plan, "apart")
-    if not pairs:
+    found = facts.apart(plan)
+    if not found:
         return ["apart: nothing"]
     lines = ["apart, largest saving first"]
-    for p in pairs[:MAX_PAIRS]:
-        flow = f"{p.kernels[0]} | {p.kernels[1]}   {', '.join(p.producers)} -> {', '.join(p.consumers[:3])}"
-        lost = units.size(p.bytes) if p.bytes else ""
-        lines.append(f"  {_cut(flow, 34):<34}  {p.decision.reason:<10} {lost:>8}   {p.decision.text}")
-    if len(pairs) > MAX_PAIRS:
-        lines.append(f"  and {len(pairs) - MAX_PAIRS} more (--dump-graph=json has all)")
+    for a in found[:MAX_LINES]:
+        flow = f"{a.producer} read by both" if a.siblings else f"{a.producer} -> {', '.join(a.consumers[:3])}"
+        where = f"{a.kernels[0]} | {a.kernels[1]}"
+        cost = units.size(a.bytes) if a.bytes else ""
+        lines.append(f"  {where:<8}  {_cut(flow, 28):<28}  {a.decision.reason:<10} {cost:>7}   {_cut(why(a), 38)}")
+    if len(found) > MAX_LINES:
+        lines.append(f"  and {len(found) - MAX_LINES} more (--dump-graph=json has all)")
+    return lines
+
+
+def why(a: facts.Apart) -> str:
+    """The reason in words, with the numbers that decided."""
+    n = a.decision.numbers
+    if a.decision.reason == "registers" and "needs" in n:
+        return f"would need {n['needs']} registers, limit {n.get('limit', 255)}"
+    if a.decision.reason == "cost" and "us_apart" in n:
+        return f"predicted {n['us_together']} us together, {n['us_apart']} apart"
+    if a.decision.reason == "barrier" and not a.siblings:
+        return f"{a.producer} is known only after every row"
+    return a.decision.text
+
+
+def _recomputed(plan: Plan) -> list[str]:
+    found = list(facts.recomputed(plan))
+    lines = [
+        f"  {_cut(f'{a.name} (line {a.line}) in ' + ' and '.join(a.kernels), 40):<40} {units.size(a.bytes):>7}   "
+        "saved by computing it again"
+        for a in found
+    ]
+    return ["recomputed", *lines] if lines else []
+
+
+def _notes(plan: Plan) -> list[str]:
+    peak, each = facts.temporaries(plan)
+    if not peak:
+        return []
+    largest = sorted(each.items(), key=lambda item: -item[1])[:4]
+    listed = ", ".join(f"{name} {units.size(size)}" for name, size in largest) + (", ..." if len(each) > 4 else "")
+    return ["notes", f"  memory    temporaries peak {units.size(peak)} ({listed})"]
+
+
+def _closing(plan: Plan, several: bool) -> list[str]:
+    replans = [d for d in plan.decisions if d.kind == "replan"]
+    error = kernels.register_error(plan.kernels)
+    lines = []
+    if replans or (several and error):
+        what = f"{units.count(len(replans), 'kernel')}: {replans[0].text}" if replans else "none"
+        lines.append(f"replans     {what}" + (f"; register error of this plan: {error}" if error else ""))
+    pair = next((a for a in facts.apart(plan) if not a.siblings), None)
+    if several and pair is not None:
+        span = next((s for n in plan.graph.nodes for s in plan.graph.spans.get(n, ())), None)
+        file = span.filename.rpartition("/")[2] if span else ""
+        ask = f"fuserc why {file}" if file.endswith((".fuse", ".py")) else "plan.why"
+        names = f"{pair.producer} {pair.consumers[0]}"
+        lines.append(f"ask more    {ask} {names}" if ask != "plan.why" else f"ask more    plan.why{tuple(names.split())}")
     return lines

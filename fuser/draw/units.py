@@ -27,5 +27,5 @@ def digits(value: float) -> str:
 
 
 def count(n: int, noun: str) -> str:
-    """`1 kernel`, `2 kernels`."""
-    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+    """`1 kernel`, `2 kernels`, `2 launches`."""
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}{'es' if noun.endswith('ch') else 's'}"

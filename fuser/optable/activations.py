@@ -126,7 +126,7 @@ def _logistic(x: Any) -> Any:
 
 def _gelu_array(x: Any, approximate: str) -> Any:
     if approximate == "none":
-        return x * (1 + _erf(x / math.sqrt(2))) / 2
+        return x / 2 * (1 + _erf(x / math.sqrt(2)))
     return x / 2 * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
 
 

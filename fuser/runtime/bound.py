@@ -21,6 +21,7 @@ from fuser.dtypes import DType
 from fuser.graph import Graph, InputAttrs, Node
 from fuser.hostexpr import HostExpr, is_scalar_symbol, wrap
 from fuser.runtime import values
+from fuser.runtime.arena import ALIGNMENT, Life, place
 from fuser.toolchain import Built
 
 _CTYPES: dict[str, Any] = {
@@ -41,10 +42,22 @@ class Result:
 
 @dataclass(frozen=True)
 class Scratch:
-    """Memory for the length of a call: a temporary, a workspace, or counters that start at zero."""
+    """Memory within a call: a temporary, a workspace, or counters that start at zero."""
 
     nbytes: int
     zeroed: bool = False
+
+
+@dataclass(frozen=True)
+class Arena:
+    """One block of memory for all scratch of a call: offsets in the order of `BoundProgram.scratch`.
+
+    The first `zeroed` bytes are set to zero before the first launch: counters, which live to the end.
+    """
+
+    offsets: tuple[int, ...] = ()
+    nbytes: int = 0
+    zeroed: int = 0
 
 
 @dataclass(frozen=True)
@@ -86,6 +99,7 @@ class BoundProgram:
     arguments: int
     results: tuple[Result, ...]
     scratch: tuple[Scratch, ...]
+    arena: Arena
     steps: tuple[Launch | Library, ...]
     places: Mapping[int, int]
     shapes: Mapping[int, tuple[int, ...]]
@@ -122,6 +136,8 @@ class Binder:
                 self.places[node.id] = self.count + len(self.results)
                 self.results.append(Result(node, self._shape(node), node.storage))
         bound: list[Launch | Library] = []
+        for group, _ in steps:
+            self.places.update(group.in_place)
         for group, kernels in steps:
             self.workspaces = {}
             if group.library is not None:
@@ -132,9 +148,29 @@ class Binder:
             self._place(effect.node)
         for node_id in self.places:
             self._shape(self.graph.by_id[node_id])
-        return BoundProgram(
-            self.graph, self.count, tuple(self.results), tuple(self.scratch), tuple(bound), self.places, self.shapes
-        )
+        scratch = tuple(self.scratch)
+        arena = self._arena(bound)
+        results = tuple(self.results)
+        return BoundProgram(self.graph, self.count, results, scratch, arena, tuple(bound), self.places, self.shapes)
+
+    def _arena(self, steps: Sequence[Launch | Library]) -> Arena:
+        """Scratch memory by liveness; effects are written back after the last step."""
+        used: dict[int, list[int]] = {}
+        for at, step in enumerate(steps):
+            for k in step.slots if isinstance(step, Launch) else (*step.operands, step.result):
+                used.setdefault(k, []).append(at)
+        for effect in self.graph.effects:
+            used.setdefault(self.places[effect.node.id], []).append(len(steps))
+        base = self.count + len(self.results)
+        lives, counters, zeroed = [], {}, 0
+        for k, block in enumerate(self.scratch):
+            at = used.get(base + k, [0])
+            lives.append(Life(0 if block.zeroed else block.nbytes, min(at), max(at)))
+            if block.zeroed:
+                counters[k] = zeroed
+                zeroed += -(-block.nbytes // ALIGNMENT) * ALIGNMENT
+        offsets, total = place(lives)
+        return Arena(tuple(counters.get(k, zeroed + o) for k, o in enumerate(offsets)), zeroed + total, zeroed)
 
     def _shape(self, node: Node) -> tuple[int, ...]:
         if node.id not in self.shapes:

@@ -16,9 +16,9 @@ import numpy as np
 
 from fuser.dtypes import DType
 from fuser.graph import InputAttrs, Node
-from fuser.runtime import arrays, bound
+from fuser.runtime import arrays, bound, memory
 from fuser.runtime.arrays import ArrayInfo, Family, Place
-from fuser.runtime.bound import BoundProgram, Launch, Library, Scratch
+from fuser.runtime.bound import Arena, BoundProgram, Launch, Library
 from fuser.toolchain import Built
 
 
@@ -49,7 +49,7 @@ def run(
             from fuser.runtime import cuda
 
             stream = stack.enter_context(cuda.current(place, family))
-        held, scratch = _scratch(program.scratch, place, stream)
+        held, scratch = _scratch(program.arena, place, stream)
         table = [*(i.pointer for i in infos), *(r.pointer for r in results), *scratch]
         everything = (infos, results, table)
         for step in program.steps:
@@ -73,28 +73,23 @@ def _results(program: BoundProgram, family: Family, place: Place, out: Sequence[
     return [given.get(r.node) or arrays.empty(family, r.shape, r.dtype, place) for r in program.results]
 
 
-def _scratch(blocks: Sequence[Scratch], place: Place, stream: int) -> tuple[list[Any], list[int]]:
-    """(objects to keep alive, addresses) of a call's scratch memory."""
-    held: list[Any] = []
-    addresses: list[int] = []
-    for block in blocks:
-        if place.kind == "cpu":
-            array = np.zeros(max(block.nbytes, 1), np.uint8) if block.zeroed else _pooled(block.nbytes)
-            held.append(array)
-            addresses.append(array.__array_interface__["data"][0])
-        else:
-            from fuser.runtime import cuda
+def _scratch(arena: Arena, place: Place, stream: int) -> tuple[Any, list[int]]:
+    """(object to keep alive, addresses) of a call's scratch memory."""
+    if not arena.nbytes:
+        return None, [0] * len(arena.offsets)
+    if place.kind == "cpu":
+        held = memory.empty((arena.nbytes,), _BYTE)
+        base = held.__array_interface__["data"][0]
+        held[: arena.zeroed] = 0
+    else:
+        from fuser.runtime import cuda
 
-            memory = cuda.zeroed(max(block.nbytes, 4), stream) if block.zeroed else cuda.allocate(block.nbytes)
-            held.append(memory)
-            addresses.append(memory.ptr)
-    return held, addresses
+        held = cuda.scratch(arena.nbytes, arena.zeroed, stream)
+        base = held.ptr
+    return held, [base + offset for offset in arena.offsets]
 
 
-def _pooled(nbytes: int) -> Any:
-    from fuser.runtime.memory import empty
-
-    return empty((max(nbytes, 1),), np.dtype(np.uint8))
+_BYTE = np.dtype(np.uint8)
 
 
 def _launch(step: Launch, table: Sequence[int], place: Place, stream: int, env: Mapping[str, Any]) -> None:
@@ -120,8 +115,8 @@ def _library(program: BoundProgram, step: Library, everything: Everything, place
 
 def _write_back(program: BoundProgram, argument: int, node: Node, everything: Everything, place: Place) -> None:
     """Copy a computed value into an argument, at the end of the program."""
-    if isinstance(node.attrs, InputAttrs) and node.attrs.position == argument:
-        return
+    if program.places[node.id] == argument:
+        return  # the argument itself, or stored into it by a kernel
     destination = as_place_array(everything[0][argument])
     destination[...] = _array(program, node, everything, place)
 
@@ -159,6 +154,6 @@ def wrap_pointer(
         return np.lib.stride_tricks.as_strided(flat[-low:] if count else flat, shape, byte_strides)
     import cupy
 
-    memory = cupy.cuda.UnownedMemory(pointer + low * dtype.bytes, max(count, 1) * dtype.bytes, owner=None)
-    start = cupy.cuda.MemoryPointer(memory, -low * dtype.bytes)
+    block = cupy.cuda.UnownedMemory(pointer + low * dtype.bytes, max(count, 1) * dtype.bytes, owner=None)
+    start = cupy.cuda.MemoryPointer(block, -low * dtype.bytes)
     return cupy.ndarray(shape, dtype.numpy, start, strides=byte_strides)

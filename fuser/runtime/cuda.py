@@ -134,12 +134,13 @@ def allocate(nbytes: int) -> Any:
     return cupy.cuda.alloc(max(nbytes, 1))
 
 
-def zeroed(nbytes: int, stream: int) -> Any:
-    """Device memory set to zero in stream order."""
+def scratch(nbytes: int, zeroed: int, stream: int) -> Any:
+    """Device memory whose first `zeroed` bytes are set to zero in stream order."""
     import cupy
 
     memory = allocate(nbytes)
-    cupy.cuda.runtime.memsetAsync(memory.ptr, 0, nbytes, stream)
+    if zeroed:
+        cupy.cuda.runtime.memsetAsync(memory.ptr, 0, zeroed, stream)
     return memory
 
 

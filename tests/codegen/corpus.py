@@ -20,7 +20,7 @@ from fuser.codegen.loops import Kernel
 from fuser.construct import elementwise as ew
 from fuser.construct import indexing, joining, reduction, views
 from fuser.dtypes import BF16, BOOL, F32, F64, I32, I64, DType
-from fuser.graph import Builder, Graph, Node, ReduceAttrs
+from fuser.graph import Builder, Graph, Node, ReduceAttrs, ScanAttrs
 from fuser.group import Group
 from fuser.hostexpr import HostExpr, lit, scalar_symbol, sym
 from fuser.interpreter import evaluate
@@ -176,12 +176,23 @@ def running_max(b: Builder, t: DType) -> Sequence[Node]:
     return [reduction.scan(b, "cummax", matrix(b, t), axis=0)]
 
 
+def scan_variants(b: Builder, t: DType) -> Sequence[Node]:
+    """Exclusive, reversed, and reversed exclusive sums, along rows and down columns."""
+    x = matrix(b, t)
+    y = _op(b, "multiply", x, 2)
+    return [
+        b.make("cumsum", (y,), ScanAttrs(axis, exclusive, reverse), t, y.shape)
+        for axis in (0, 1)
+        for exclusive, reverse in ((True, False), (False, True), (True, True))
+    ]
+
+
 POINTWISE = (polynomial, broadcast, transposed, shifted, joined, gathered, stencil, positions)
 ROWS = (abs_sum, row_sum, row_statistics, softmax, layer_norm, residual_norm, cross_entropy)
 COLUMNS = (column_sum, column_normalise, middle_sum)
-SCANS = (running_sum, running_max)
+SCANS = (running_sum, running_max, scan_variants)
 PROGRAMS: dict[str, Build] = {p.__name__: p for p in (*POINTWISE, *ROWS, *COLUMNS, *SCANS)}
-FLOAT_ONLY = frozenset({"softmax", "layer_norm", "residual_norm", "cross_entropy", "column_normalise"})
+FLOAT_ONLY = frozenset({"scan_variants", "softmax", "layer_norm", "residual_norm", "cross_entropy", "column_normalise"})
 HALF = frozenset({BF16})
 DTYPES = (F32, F64, I32, BOOL, BF16)
 

@@ -98,6 +98,25 @@ def test_emitted_arithmetic_computes_the_expression(e: HostExpr, dtype: object) 
     np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.parametrize("d", [1, 2, 3, 7, 641, 65_536, 1_000_003, (1 << 30) + 1, (1 << 31) - 1])
+def test_division_by_a_parameter(d: int) -> None:
+    rng = np.random.default_rng(d)
+    x = np.concatenate(
+        [rng.integers(0, 1 << 31, 500), [0, 1, d - 1, d % (1 << 31), (1 << 31) - 1, (1 << 31) // d * d - 1]]
+    )
+    x = np.clip(x, 0, (1 << 31) - 1).astype(np.int32)
+    b = KernelBuilder("k", "cuda")
+    source, out = b.buffer("x", I32, "in", None, len(x)), b.buffer("out", I32, "out", None, 2 * len(x))
+    thread = b.special("thread")
+    ranges = Ranges({"v": lit(1 << 31)})
+    emitter = IndexEmitter(b, {"v": b.load(source, thread)}, ranges, I32)
+    b.store(out, thread, emitter.value(call("//", sym("v"), N)))
+    b.store(out, b.apply("add", (thread, b.literal(len(x), I32)), I32), emitter.value(call("%", sym("v"), N)))
+    got = np.zeros(2 * len(x), np.int32)
+    simt.run(expand(b.finish(Launch((1, 1), len(x)))), {"x": x, "out": got}, {"n": d})
+    np.testing.assert_array_equal(got, np.concatenate([x // d, x % d]))
+
+
 def test_host_parts_become_parameters() -> None:
     b = KernelBuilder("k", "cuda")
     out = b.buffer("out", I32, "out", None, 1)

@@ -1,0 +1,112 @@
+"""`python -m benchmarks gpu|cpu|table|plot`: measure, and make the README's table and plot from what was measured.
+
+In: the command line. Out: lines while it runs, a JSON file, markdown, SVG.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def _saver(path: Path) -> Callable[[dict[str, Any]], None]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+
+    def save(record: dict[str, Any]) -> None:
+        text = json.dumps(record, indent=1, default=str) + "\n"
+        part = path.with_suffix(".part")
+        part.write_text(text, encoding="utf-8")
+        part.replace(path)
+
+    return save
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
+
+
+def _gpu(given: argparse.Namespace) -> None:
+    import os
+
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    from benchmarks import gpu, peers, workloads
+
+    rows = [workloads.resized(w, given.divide) for w in workloads.select(workloads.GPU, given.only)]
+    names = given.peers.split(",") if given.peers else list(peers.PEERS)
+    unknown = [n for n in names if n not in peers.PEERS]
+    if unknown:
+        raise SystemExit(f"no peer is called {unknown[0]}; there are {', '.join(peers.PEERS)}")
+    if "fuser" not in names:
+        names.insert(0, "fuser")
+    options = gpu.Options(names, given.device, given.quick, given.seconds, given.seed, not given.no_profile)
+    gpu.run(rows, options, _saver(given.out or RESULTS / "gpu.json"), _say)
+
+
+def _cpu(given: argparse.Namespace) -> None:
+    from benchmarks import cpu, workloads
+
+    rows = [workloads.resized(w, given.divide) for w in workloads.select(workloads.CPU, given.only)]
+    names = given.peers.split(",") if given.peers else None
+    options = cpu.Options(names, given.quick, given.seconds, given.seed)
+    cpu.run(rows, options, _saver(given.out or RESULTS / "cpu.json"), _say)
+
+
+def _table(given: argparse.Namespace) -> None:
+    from benchmarks import report
+
+    text = report.table([json.loads(p.read_text(encoding="utf-8")) for p in given.results])
+    if given.readme is None:
+        print(text)
+    else:
+        report.write_section(given.readme, text)
+
+
+def _plot(given: argparse.Namespace) -> None:
+    from benchmarks import plot
+
+    print(plot.draw(json.loads(given.results.read_text(encoding="utf-8")), given.out))
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    top = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.splitlines()[0] if __doc__ else "")
+    commands = top.add_subparsers(required=True)
+    for name, run in (("gpu", _gpu), ("cpu", _cpu)):
+        sub = commands.add_parser(name, help=f"measure on the {name.upper()}")
+        sub.add_argument("--only", help="ids or their beginnings, as P01,A04; measured in this order")
+        sub.add_argument("--peers", help="comma-separated; all that are installed where left out")
+        sub.add_argument("--quick", action="store_true", help="fewer repeats, no peak memory or host times")
+        sub.add_argument("--seconds", type=float, default=float("inf"), help="begin no new row after so long")
+        sub.add_argument("--divide", type=int, default=1, help="run sizes divided by this")
+        sub.add_argument("--seed", type=int, default=0)
+        sub.add_argument("--out", type=Path, help="JSON file; benchmarks/results/ where left out")
+        sub.set_defaults(run=run)
+        if name == "gpu":
+            sub.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: a trial of the suite itself")
+            sub.add_argument("--no-profile", action="store_true", help="do not count launches with the profiler")
+    table = commands.add_parser("table", help="markdown from results")
+    table.add_argument("results", type=Path, nargs="+")
+    table.add_argument("--readme", type=Path, help="write it between the <!-- speed --> markers of this file")
+    table.set_defaults(run=_table)
+    plot = commands.add_parser("plot", help="a picture from results")
+    plot.add_argument("results", type=Path)
+    plot.add_argument("--out", type=Path, help="SVG or PNG; beside the results where left out")
+    plot.set_defaults(run=_plot)
+    return top
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a command."""
+    given = parser().parse_args(arguments)
+    if getattr(given, "run", None) is _plot and given.out is None:
+        given.out = given.results.with_suffix(".svg")
+    given.run(given)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,215 @@
+"""The GPU suite: every workload by every peer, in one process and run.
+
+In: workloads, peers, options. Out: a record that `report` and `plot` read, saved after each row. A peer that fails or
+gives a wrong answer is recorded with its error and the run goes on.
+"""
+
+from __future__ import annotations
+
+import datetime
+import importlib.metadata
+import platform
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from benchmarks import accuracy, handwritten, inputs, peers
+from benchmarks.machine import Host, open_machine
+from benchmarks.workloads import Workload
+
+PACKAGES = ("fuser-compiler", "torch", "triton", "jax", "cupy-cuda13x", "numpy", "llvmlite", "quack-kernels", "liger-kernel")
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Options:
+    """device: `cuda`, or `cpu` for a trial. quick: fewer repeats, no host time. seconds: no new row is begun later."""
+
+    peers: Sequence[str]
+    device: str = "cuda"
+    quick: bool = False
+    seconds: float = float("inf")
+    seed: int = 0
+    profile: bool = True
+
+
+def versions(packages: Sequence[str]) -> dict[str, str]:
+    """The installed ones' versions."""
+    found = {"python": platform.python_version()}
+    for name in packages:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def run(rows: Sequence[Workload], options: Options, save: Callable[[Record], None], say: Callable[[str], None]) -> Record:
+    """Measure; `save` gets the record so far after each row, `say` a line for people."""
+    begun = time.perf_counter()
+    machine = open_machine(options.device)
+    date = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+    record: Record = {"kind": "gpu", "date": date, **machine.describe(), "versions": versions(PACKAGES), "seed": options.seed, "rows": []}  # fmt: skip
+    record["read_gbs"] = _read_ceiling(machine)
+    say(f"{record['card']}, driver {record['driver']}; read {record['read_gbs']:.0f} GB/s")
+    for w in rows:
+        if time.perf_counter() - begun > options.seconds:
+            record["not_run"] = [*record.get("not_run", []), w.id]
+            continue
+        try:
+            row = measure(w, machine, options, say)
+        except Exception as error:
+            row = {"id": w.id, "name": w.name, "error": _short(error), "runs": {}}
+            say(f"{w.id:10s} FAILED {row['error']}")
+        record["rows"].append(row)
+        save(record)
+        machine.empty_cache()
+    record["seconds"] = time.perf_counter() - begun
+    save(record)
+    return record
+
+
+def _read_ceiling(machine: Host) -> float:
+    """GB/s of the hand-written read of 1 GiB; 0 in a trial."""
+    if machine.device == "cpu":
+        return 0.0
+    import torch
+
+    x = torch.randn(1 << 28, device="cuda")
+    try:
+        return x.numel() * 4 / machine.time(handwritten.one_kernel(x)) * 1e-9
+    except Exception:
+        return 0.0
+
+
+def measure(w: Workload, machine: Host, options: Options, say: Callable[[str], None]) -> Record:
+    """One workload by all peers."""
+    args = inputs.on_device(w, machine.device, options.seed)
+    wanted = accuracy.truth(w, args)
+    shapes = [(tuple(x.shape), str(x.dtype)) for x in wanted]
+    row: Record = {"id": w.id, "name": w.name, "specs": [str(s) for s in w.specs], "wanted_kernels": w.kernels, "results": shapes, "runs": {}}  # fmt: skip
+    ready: dict[str, peers.Ready] = {}
+    for name in options.peers:
+        started = time.perf_counter()
+        try:
+            ready[name], row["runs"][name] = _prepare(name, w, args, wanted, machine, row)
+        except peers.Skip as reason:
+            row["runs"][name] = {"skipped": str(reason)}
+        except Exception as error:
+            row["runs"][name] = {"error": _short(error), "first_call_s": time.perf_counter() - started}
+            machine.empty_cache()
+    del wanted
+    machine.empty_cache()
+    row.setdefault("minimum", w.minimum)
+    row["copy_us"] = machine.copy(row["minimum"]) * 1e6
+    for name, prepared in list(ready.items()):
+        _guarded(row["runs"][name], lambda p=prepared, n=name: _time(p, row, row["runs"][n], machine, options))  # type: ignore[misc]
+    if options.profile and not (options.quick and machine.device == "cpu"):
+        _guarded(row["runs"].get("fuser", {}), lambda: _profile(ready, row, machine))
+    say(line(row))
+    return row
+
+
+def _prepare(
+    name: str, w: Workload, args: list[Any], wanted: list[Any], machine: Host, row: Record
+) -> tuple[peers.Ready, Record]:
+    """First call and check against float64."""
+    own = [a.clone() if k in w.writes else a for k, a in enumerate(args)]
+    machine.synchronize()
+    start = time.perf_counter()
+    prepared = peers.PEERS[name](w, own)
+    out = accuracy.leaves(prepared.call())
+    if out and hasattr(out[0], "block_until_ready"):
+        out[0].block_until_ready()
+    machine.synchronize()
+    run: Record = {"first_call_s": time.perf_counter() - start}
+    results = out + list(prepared.written)
+    if not w.writes:
+        results = _again_over_poison(prepared, results, machine)
+    if name == "fuser":
+        read, written = inputs.minimum_bytes(w, args, [accuracy.as_torch(r) for r in results])
+        row["minimum"], row["written"] = read + written, written
+        if w.minimum and w.specs and read + written != w.minimum:
+            row["published_minimum"] = w.minimum
+    if not (w.random and name != "fuser"):
+        run["relative_error"] = accuracy.compare(results, wanted, 1e-3 if w.fast_math else None)
+    run.update(prepared.facts())
+    return prepared, run
+
+
+def _again_over_poison(prepared: peers.Ready, results: list[Any], machine: Host) -> list[Any]:
+    """The results of a second call into memory that holds NaNs, so that an element nobody writes is seen."""
+    import torch
+
+    for r in results:
+        if isinstance(r, torch.Tensor):
+            r.fill_(float("nan") if r.dtype.is_floating_point else 1)
+    results.clear()
+    out = accuracy.leaves(prepared.call())
+    machine.synchronize()
+    return out
+
+
+def _time(prepared: peers.Ready, row: Record, run: Record, machine: Host, options: Options) -> None:
+    clock = machine.pipelined if prepared.own_stream else machine.time
+    seconds = clock(prepared.call, 7 if options.quick else None)
+    run["us"] = seconds * 1e6
+    run["gbs"] = row["minimum"] / seconds * 1e-9
+    run["share_of_copy"] = row["copy_us"] / run["us"]
+    if not options.quick:
+        run.setdefault("peak_bytes", machine.peak(prepared.call))
+        if run["us"] < 100:
+            run["host_us"] = _host_time(prepared.call, machine) * 1e6
+
+
+def _host_time(call: Callable[[], Any], machine: Host) -> float:
+    """Seconds of the host for one call, of a hundred in a row."""
+    machine.synchronize()
+    start = time.perf_counter()
+    for _ in range(100):
+        call()
+    spent = time.perf_counter() - start
+    machine.synchronize()
+    return spent / 100
+
+
+def _profile(ready: dict[str, peers.Ready], row: Record, machine: Host) -> None:
+    usable = {n: p for n, p in ready.items() if "us" in row["runs"][n]}
+    for name, seen in zip(usable, machine.activity([p.call for p in usable.values()]), strict=True):
+        if seen is not None:
+            run = row["runs"][name]
+            run["launches"], run["busy_us"], run["device_ops"] = seen.launches, seen.busy * 1e6, list(seen.names)
+
+
+def _guarded(run: Record, step: Callable[[], None]) -> None:
+    try:
+        step()
+    except Exception as error:
+        run["error"] = _short(error)
+
+
+def _short(error: Exception) -> str:
+    where = traceback.extract_tb(error.__traceback__)[-1:]
+    place = "".join(f" ({f.filename.rsplit('/', 1)[-1]}:{f.lineno})" for f in where)
+    return f"{type(error).__name__}: {str(error)[:300]}{place}"
+
+
+def line(row: Record) -> str:
+    """A row in one line."""
+    parts = [f"{row['id']:10s} {row['name'][:28]:28s} {row['minimum'] / 1e6:8.1f} MB"]
+    for name, run in row["runs"].items():
+        if "error" in run:
+            parts.append(f"{name} ERROR {run['error'][:110]}")
+        elif "us" in run:
+            text = f"{name} {run['us']:.0f}us {100 * run['share_of_copy']:.1f}%"
+            if name == "fuser":
+                text += f" k{run.get('launches', run.get('planned_kernels'))} s{run.get('spills', 0)} first {run['first_call_s']:.1f}s [{'; '.join(run.get('schedules', []))}]"
+            parts.append(text)
+    return " | ".join(parts)
+
+
+def as_json(options: Options) -> Record:
+    """The options, for the record."""
+    return asdict(options)

@@ -1,0 +1,1 @@
+"""The surface of NumPy, CuPy and torch: what traces, compiled and compared with the library itself."""
