@@ -30,6 +30,18 @@ def _say(text: str) -> None:
     print(text, flush=True)
 
 
+def _peer_names(given: str | None, known: list[str]) -> list[str]:
+    """The peers asked for; a name may hold a space where the table's holds a comma and one ("by hand two kernels")."""
+    if given is None:
+        return known
+    by_key = {name.replace(",", ""): name for name in known}
+    names = given.split(",")
+    unknown = [n for n in names if n not in by_key]
+    if unknown:
+        raise SystemExit(f"no peer is called {unknown[0]}; there are {', '.join(by_key)}")
+    return [by_key[n] for n in names]
+
+
 def _gpu(given: argparse.Namespace) -> None:
     import os
 
@@ -37,10 +49,7 @@ def _gpu(given: argparse.Namespace) -> None:
     from benchmarks import gpu, peers, workloads
 
     rows = [workloads.resized(w, given.divide) for w in workloads.select(workloads.GPU, given.only)]
-    names = given.peers.split(",") if given.peers else list(peers.PEERS)
-    unknown = [n for n in names if n not in peers.PEERS]
-    if unknown:
-        raise SystemExit(f"no peer is called {unknown[0]}; there are {', '.join(peers.PEERS)}")
+    names = _peer_names(given.peers, list(peers.PEERS))
     if "fuser" not in names:
         names.insert(0, "fuser")
     options = gpu.Options(names, given.device, given.quick, given.seconds, given.seed, not given.no_profile)

@@ -65,7 +65,8 @@ def as_torch(value: Any) -> Any:
         return value
     if hasattr(value, "__dlpack__") and getattr(value, "shape", ()) != ():
         return torch.from_dlpack(value)
-    return torch.as_tensor(value.item() if hasattr(value, "item") else value)
+    number = torch.as_tensor(value.item() if hasattr(value, "item") else value)
+    return number.to(getattr(torch, str(getattr(value, "dtype", number.dtype)).removeprefix("torch.")))
 
 
 def compare(got: list[Any], wanted: list[Any], tolerance: float | None = None) -> float:

@@ -125,7 +125,8 @@ def _prepare(
         out[0].block_until_ready()
     machine.synchronize()
     run: Record = {"first_call_s": time.perf_counter() - start}
-    results = out + list(prepared.written)
+    results = [*out, *prepared.written]
+    del out
     if not w.writes:
         results = _again_over_poison(prepared, results, machine)
     if name == "fuser":

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from fuser.construct import elementwise
+from fuser.dtypes import BOOL, I8
 from fuser.frontend import calls, methods
 from fuser.frontend.context import Context
 from fuser.frontend.scalar import Scalar
@@ -113,13 +114,22 @@ def _share(ctx: Context, frame: Frame, a: Any, b: Any, max_work: Any = None) -> 
 
 
 def conjugate(ctx: Context, frame: Frame, x: Any) -> Any:
-    """The conjugate of real numbers: a copy."""
-    return calls.wrap(ctx, _node(ctx, x), frame)
+    """The conjugate of real numbers: a copy (NumPy has no loop for bool and gives int8)."""
+    node = _node(ctx, x)
+    return calls.wrap(ctx, elementwise.cast(ctx.b, node, I8) if node.dtype == BOOL else node, frame)
+
+
+def _apply_over_axes(ctx: Context, frame: Frame, func: Any, a: Any, axes: Any) -> Any:
+    """`np.apply_over_axes`: a reduction along one axis after another, axes kept."""
+    for axis in axes if isinstance(axes, (tuple, list)) else (axes,):
+        result = func(a, axis)
+        a = result if result.ndim == a.ndim else np.expand_dims(result, axis)
+    return a
 
 
 OWN: dict[str, Callable[..., Any]] = {
     "shape": _shape, "ndim": _ndim, "size": _size, "copy": _copy, "copyto": _copyto, "fill_diagonal": _fill_diagonal,
     "result_type": _result_type, "can_cast": _can_cast, "iscomplexobj": _kind(False), "isrealobj": _kind(True),
     "real": _real, "imag": _imag, "array_repr": _text, "array_str": _text, "array2string": _text,
-    "may_share_memory": _share, "shares_memory": _share,
+    "apply_over_axes": _apply_over_axes, "may_share_memory": _share, "shares_memory": _share,
 }  # fmt: skip

@@ -110,6 +110,7 @@ def _fold(
     if row is None:
         return refused(ctx, frame, f"{ufunc.__name__}.{method}")
     parameters = ("axis", "dtype", "out", "keepdims", "initial", "where")
+    inputs = [_literal_list(ctx, inputs[0]), *inputs[1:]]
     options = {**dict(zip(parameters, inputs[1:], strict=False)), **options}
     options.setdefault("axis", 0)
     cleaned = {k: v for k, v in options.items() if not _is_default(k, v)}

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fuser import shapes
-from fuser.graph import Graph, InputAttrs, Node, ScalarAttrs
+from fuser.graph import Graph, InputAttrs, Node, ScalarAttrs, ViewAttrs
 from fuser.group import Group
 
 FREE = frozenset({"input", "scalar", "iota", "view", "item", "round"})  # operators that are no kernel of their own
@@ -55,16 +55,21 @@ def operands(node: Node, env: Mapping[str, Any]) -> Iterator[tuple[Node, int, bo
             continue
         size = min(elements(n, env), elements(source, env)) * source.storage.bytes
         before, direct = sizes.get(source, (0, True))
-        sizes[source] = (max(before, size), direct and n.shape == source.shape and _unmoved(n))
+        sizes[source] = (max(before, size), direct and _unmoved(n))
     for source, (size, direct) in sizes.items():
         yield source, size, direct
 
 
 def _unmoved(node: Node) -> bool:
-    """Whether an operand is read without a view."""
-    while node.op in ("item", "round", "cast") and node is not materialised(node):
+    """Whether an operand is read at its reader's own index: through broadcasts and axes of length 1 at most."""
+    while node is not materialised(node):
+        if isinstance(node.attrs, ViewAttrs):
+            used = [e.value for e in node.attrs.map.exprs if e.op == "sym"]
+            constant = all(e.op in ("sym", "lit") for e in node.attrs.map.exprs)
+            if len(node.inputs) > 1 or not constant or used != sorted(set(used), key=lambda s: int(s[1:])):
+                return False
         node = node.inputs[0]
-    return node.op != "view"
+    return True
 
 
 def group_reads(graph: Graph, group: Group, env: Mapping[str, Any]) -> dict[int, int]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from fuser.compiled import Compiled, Options
 from fuser.errors import ArgumentError, NameResolutionError, ParseError
+from fuser.quick import Always, Watch
 from fuser.specs import dim_names_of
 from fuser.toolchain import Built, Resources, Toolchain
 
@@ -100,6 +101,14 @@ class ProgramFile:
         except NameResolutionError as error:
             raise AttributeError(str(error)) from error
 
+    @property
+    def entry(self) -> str:
+        """The function that is meant when none is named: the only one that no other calls.
+
+        Raises ArgumentError [which-function]. A function that is itself called `entry` is `prog["entry"]`.
+        """
+        return str(self._program.entry)
+
     def __iter__(self) -> Any:
         return iter(self._program.functions)
 
@@ -179,7 +188,7 @@ class _PythonSource:
 
         return snapshot(self.fn)
 
-    def watch(self) -> Callable[[], bool] | None:
+    def watch(self) -> Watch | None:
         from fuser.frontend.watch import watch
 
         return watch(self.fn)
@@ -214,8 +223,8 @@ class _DslSource:
     def state(self) -> Any:
         return None
 
-    def watch(self) -> Callable[[], bool] | None:
-        return lambda: True
+    def watch(self) -> Watch | None:
+        return Always()
 
     def reference(self) -> Callable[..., Any]:
         return self.trace
@@ -237,6 +246,7 @@ def toolchain() -> Toolchain:
         choose=schedule.choose,
         lower=schedule.lower,
         build=_build,
+        retreat=schedule.retreat,
         estimate=cost.estimate,
     )
 

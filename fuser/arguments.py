@@ -156,6 +156,12 @@ def _hashable(value: Any, name: str) -> Any:
     return value
 
 
+def array_names(bound: Bound, captured: int) -> list[str]:
+    """Names of the call's arrays in graph order; captured arrays are last."""
+    named = [n for n, s in zip(bound.names, bound.specs, strict=True) if isinstance(s, ArraySpec)]
+    return [*named, *["captured array"] * captured]
+
+
 def on_place(bound: Bound) -> tuple[ArrayInfo, ...]:
     """The call's arrays with NumPy scalars moved to the call's device."""
     if bound.place == CPU or not any(i.is_scalar for i in bound.infos):

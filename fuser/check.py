@@ -39,6 +39,7 @@ class Verdict:
 
     def __str__(self) -> str:
         same = "equal bit for bit" if self.equal else f"largest difference {self.largest:.3g}"
+        same = "equal" if self.largest == 0 and not self.equal else same  # the sign of a zero, the bits of a NaN
         return f"{self.name} {self.dtype}{list(self.shape)}: {same}"
 
 

@@ -1,42 +1,60 @@
 """The command `fuserc` (and `python -m fuser`): plan, run, explain, emit, check.
 
 In: a FILE (`.fuse` or `.py`, with `:function` where it has several) and options. Out: dumps on stdout, everything else
-on stderr. Exit status 0; 1 when fuser refuses or a check fails; 2 for a wrong command line.
+on stderr. Exit status 0; 1 when fuser refuses or a check fails; 2 for a wrong command line; 70 for a fault of fuser's.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from typing import Any
 
 import click
 
+from fuser import __version__
 from fuser.errors import FuserError
 
 FORMATS = ("text", "json", "dot")
+INTERNAL = 70  # EX_SOFTWARE of sysexits.h
+
+EPILOG = """\b
+A FILE is a .fuse program or a Python script; FILE:function names one of its functions. Examples:
+  fuserc softmax.fuse --dump-graph --dims n=8192,d=4096 --device sm_90    (no GPU needed)
+  fuserc run softmax.fuse --dims n=512,d=1000 --check
+  fuserc why softmax.fuse e s
+"""
 
 
 class _Commands(click.Group):
     """`fuserc FILE ...` without a command means `fuserc show FILE ...`."""
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        if args and args[0] not in self.commands and not args[0].startswith("-"):
+        if args and args[0] not in self.commands and self._is_file(args[0]):
             args = ["show", *args]
         return super().resolve_command(ctx, args)
+
+    @staticmethod
+    def _is_file(text: str) -> bool:
+        """A file, or what was meant to be one: anything that is no plain word."""
+        return os.path.exists(text.partition(":")[0]) or not text.isidentifier()
 
 
 def _options(*wanted: str) -> Callable[[Any], Any]:
     """Shared options by name, so that every command spells them alike."""
     table = {
-        "file": click.argument("file"),
-        "dims": click.option("--dims", default="", metavar="n=8192,d=4096", help="Sizes of named dims."),
-        "device": click.option("--device", default=None, metavar="cpu|cuda|sm_90", help="Where to plan or run."),
-        "arg": click.option(
-            "--arg", "args", multiple=True, metavar="x='randn(f32[8, n])'", help="An argument's value."
+        "file": click.argument("file", metavar="FILE[:FUNCTION]"),
+        "dims": click.option("--dims", default="", metavar="n=8192,d=4096", help="Sizes of declared dims."),
+        "device": click.option(
+            "--device", default=None, metavar="cpu|cuda|sm_90", help="Where to run, or what to plan for."
         ),
-        "stable": click.option("--stable", is_flag=True, help="No times and no paths: for diffs."),
-    }
+        "arg": click.option(
+            "--arg", "args", multiple=True, metavar="x='randn(f32[8, n])'",
+            help="An argument: randn, rand, zeros, ones, arange or randint of a type; @file.npy; or a number.",
+        ),
+        "stable": click.option("--stable", is_flag=True, help="No times and nothing of this machine: for diffs."),
+    }  # fmt: skip
 
     def decorate(function: Any) -> Any:
         for name in reversed(wanted):
@@ -46,29 +64,36 @@ def _options(*wanted: str) -> Callable[[Any], Any]:
     return decorate
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+def _form(default: str | None) -> Callable[[Any], Any]:
+    """`--dump-graph[=text|json|dot]`."""
+    return click.option(
+        "--dump-graph", "form", is_flag=False, flag_value="text", default=default, type=click.Choice(FORMATS),
+        help="Print the plan on stdout: as text, JSON (schema 1) or Graphviz DOT.",
+    )  # fmt: skip
+
+
+@click.group(cls=_Commands, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="fuserc")
 def cli() -> None:
-    """fuser: fuses array programs into few kernels, and says why."""
+    """fuser compiles array programs into few fused kernels, and says why."""
 
 
 @cli.command()
 @_options("file", "dims", "device", "arg", "stable")
-@click.option("--dump-graph", "form", is_flag=False, flag_value="text", default="text", type=click.Choice(FORMATS))
+@_form("text")
 def show(file: str, dims: str, device: str | None, args: tuple[str, ...], stable: bool, form: str) -> None:
-    """Plan FILE[:function] and print the plan."""
+    """Plan a function and print the plan. `fuserc FILE` means `fuserc show FILE`."""
     from fuser.script import dump
 
-    _be_stable(stable)
-    _notice(device)
+    _prepare(device, stable)
     click.echo(dump(_plan(file, dims, device, args), form), nl=False)
 
 
 @cli.command()
 @_options("file", "dims", "device", "arg", "stable")
 def explain(file: str, dims: str, device: str | None, args: tuple[str, ...], stable: bool) -> None:
-    """Print the plan of FILE[:function] in words (the text form of --dump-graph)."""
-    _be_stable(stable)
-    _notice(device)
+    """Print everything about a plan: each operator, kernel and reason."""
+    _prepare(device, stable)
     click.echo(_plan(file, dims, device, args).explain(), nl=False)
 
 
@@ -76,48 +101,56 @@ def explain(file: str, dims: str, device: str | None, args: tuple[str, ...], sta
 @_options("file")
 @click.argument("a")
 @click.argument("b")
-@_options("dims", "device", "arg")
-def why(file: str, a: str, b: str, dims: str, device: str | None, args: tuple[str, ...]) -> None:
-    """Say why values A and B of FILE[:function] share a kernel, or do not."""
+@_options("dims", "device", "arg", "stable")
+def why(file: str, a: str, b: str, dims: str, device: str | None, args: tuple[str, ...], stable: bool) -> None:
+    """Say why values A and B share a kernel, or do not.
+
+    A value is a variable of the program, an operator (`exp`, `exp.2`), or 'line 3'.
+    """
+    _prepare(device, stable)
     click.echo(str(_plan(file, dims, device, args).why(a, b)))
 
 
 @cli.command()
-@_options("file", "dims", "device", "arg")
+@_options("file", "dims", "device", "arg", "stable")
 @click.option("--out", default=None, metavar="o.npz", help="Save the results.")
 @click.option("--check", "checked", is_flag=True, help="Compare with the reference.")
-@click.option("--dump-graph", "form", is_flag=False, flag_value="text", default=None, type=click.Choice(FORMATS))
+@_form(None)
 def run(
-    file: str, dims: str, device: str | None, args: tuple[str, ...], out: str | None, checked: bool, form: str | None
-) -> None:
-    """Run FILE[:function] on given or random data."""
-    from fuser import script
+    file: str, dims: str, device: str | None, args: tuple[str, ...], stable: bool, out: str | None, checked: bool,
+    form: str | None,
+) -> None:  # fmt: skip
+    """Run a function on given or random data."""
+    from fuser import script, targets
 
-    _notice(device)
-    compiled = script.find(file, device)
-    values = script.inputs(compiled, args, dims)
+    _prepare(device, stable)
+    found = targets.find(file, device)
+    values = targets.inputs(found, args, dims)
     if form:
-        click.echo(script.dump(compiled.plan(*values), form), nl=False)
-    script.run(compiled, values, checked, out, click.echo)
+        click.echo(script.dump(found.compiled.plan(*values), form), nl=False)
+    script.run(found.compiled, values, checked, out, _say)
 
 
 @cli.command()
 @_options("file", "dims", "device", "arg")
 def check(file: str, dims: str, device: str | None, args: tuple[str, ...]) -> None:
-    """Run FILE[:function] and compare every result with the reference."""
-    from fuser import script
+    """Run a function and compare every result with the reference."""
+    from fuser import script, targets
 
-    compiled = script.find(file, device)
-    for verdict in compiled.check(*script.inputs(compiled, args, dims)):
-        click.echo(str(verdict))
+    _prepare(device, False)
+    found = targets.find(file, device)
+    script.check(found.compiled, targets.inputs(found, args, dims), _say)
 
 
 @cli.command()
 @_options("file", "dims", "device", "arg")
 def emit(file: str, dims: str, device: str | None, args: tuple[str, ...]) -> None:
     """Print the generated source of every kernel: CUDA C for sm_XX or cuda, LLVM IR for cpu."""
-    for name, source in _plan(file, dims, device, args).sources().items():
-        click.echo(f"// {name}\n{source}")
+    _prepare(device, False)
+    plan = _plan(file, dims, device, args)
+    mark = ";" if plan.device.kind == "cpu" else "//"
+    for name, source in plan.sources().items():
+        click.echo(f"{mark} {name}\n{source}")
 
 
 @cli.command()
@@ -126,18 +159,21 @@ def ops(pattern: str) -> None:
     """List the operators whose name contains PATTERN."""
     from fuser.script import operator_lines
 
-    for line in operator_lines(pattern):
+    lines = list(operator_lines(pattern))
+    for line in lines:
         click.echo(line)
+    if not lines:
+        raise click.ClickException(f"no operator has `{pattern}` in its name")
 
 
 @cli.command()
-@_options("device")
-def demo(device: str | None) -> None:
-    """Compile a small program, show its plan, run it on a photograph or on random data, check the answer."""
+@_options("device", "stable")
+def demo(device: str | None, stable: bool) -> None:
+    """Compile a small program, show its plan, run it on a photograph, check the answer."""
     from fuser.script import demo as run_demo
 
-    _notice(device)
-    run_demo(device, click.echo)
+    _prepare(device, stable)
+    run_demo(device, _say)
 
 
 @cli.command()
@@ -149,42 +185,49 @@ def info() -> None:
         click.echo(line)
 
 
+def _say(line: str) -> None:
+    click.echo(line)
+
+
 def _plan(file: str, dims: str, device: str | None, args: tuple[str, ...]) -> Any:
-    from fuser import script
+    from fuser import script, targets
 
-    compiled = script.find(file, None)
-    return compiled.plan(*script.inputs(compiled, args, dims, data=False), device=device or script.default_device())
+    found = targets.find(file, None)
+    values = targets.inputs(found, args, dims, data=False)
+    return found.compiled.plan(*values, device=device or script.default_device())
 
 
-def _be_stable(stable: bool) -> None:
+def _prepare(device: str | None, stable: bool) -> None:
+    """Settings of this run; with no device asked for and no GPU, one line on stderr that says what is used instead."""
+    from fuser.script import notice, set_stable
+
     if stable:
-        import os
-
-        from fuser.settings import settings
-
-        os.environ["FUSER_STABLE"] = "1"
-        settings.cache_clear()
-
-
-def _notice(device: str | None) -> None:
-    """With no device asked for and no GPU: one line on stderr that says what is used instead, and why."""
-    if device is None:
-        from fuser.script import notice
-
-        line = notice()
-        if line:
-            click.echo(line, err=True)
+        set_stable()
+    line = notice() if device is None else None
+    if line:
+        click.echo(line, err=True)
 
 
 def main() -> None:
-    """Entry point: errors of fuser's own are printed without a traceback."""
+    """Entry point: whatever goes wrong is said in a line or a few, never by a traceback (FUSER_DEBUG=1 shows it)."""
     try:
-        cli.main(standalone_mode=False)
+        cli.main(prog_name="fuserc", standalone_mode=False)
     except FuserError as error:
         click.echo(f"{type(error).__name__}: {error}", err=True)
         sys.exit(1)
-    except click.exceptions.Abort:
+    except (click.exceptions.Abort, KeyboardInterrupt):
         sys.exit(130)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
+    except BrokenPipeError:  # `fuserc ops | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except MemoryError as error:
+        click.echo(f"out of memory: {error}", err=True)
+        sys.exit(1)
+    except Exception as error:
+        if os.environ.get("FUSER_DEBUG", "0") != "0":
+            raise
+        click.echo(f"{type(error).__name__}: {error}\n  a fault of fuser; FUSER_DEBUG=1 shows where", err=True)
+        sys.exit(INTERNAL)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import threading
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from fuser import arguments, keys, quick, results
+from fuser import arguments, keys, results
 from fuser import device as devices
 from fuser.arguments import Bound, Request
 from fuser.construct.common import NeedsStatic
@@ -23,11 +25,15 @@ from fuser.graph import Graph
 from fuser.hostexpr import HostExpr, is_scalar_symbol
 from fuser.keys import SizeClass
 from fuser.plan import Plan
+from fuser.quick import Roads, Ticket, Watch
 from fuser.runtime import arrays, call
 from fuser.runtime.arrays import ArrayInfo, Place
-from fuser.specs import ArraySpec, ScalarSpec, Spec
+from fuser.specs import ArraySpec, Spec
 from fuser.toolchain import Toolchain
 from fuser.traces import Launchable, Traced, classify, launch_key, reduced_lengths
+
+
+LAUNCHES = 512  # bound programs kept a trace; binding again takes well under a millisecond
 
 
 class Source(Protocol):
@@ -40,7 +46,7 @@ class Source(Protocol):
     def trace(self, names: Sequence[str], specs: Sequence[Spec], tree: Any, env: Mapping[str, Any]) -> Graph: ...
     def captured(self, graph: Graph) -> Sequence[Any]: ...
     def state(self) -> Any: ...
-    def watch(self) -> Callable[[], bool] | None: ...
+    def watch(self) -> Watch | None: ...
     def reference(self) -> Callable[..., Any]: ...
     def dim_names(self, leaf: str, rank: int) -> Sequence[str | None]: ...
 
@@ -67,8 +73,8 @@ class Compiled:
         self._traces: dict[Any, list[Traced]] = {}
         self._lock = threading.RLock()
         self._specializations: dict[str, str] = {}
-        self._quick: dict[tuple[Any, ...], quick.QuickCall] = {}
-        self._watch: Callable[[], bool] | None = None
+        self._roads = Roads(source.state, source.watch)
+        _all.add(self)
         self.__name__ = source.name
         original = source.reference()
         if inspect.isfunction(original):
@@ -89,36 +95,32 @@ class Compiled:
     # -- calling -----------------------------------------------------------------------------------
     def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
         """Run on arrays of NumPy (CPU), CuPy or torch; `out` receives the result(s) and is returned."""
-        short = not kwargs and out is None and self._watch is not None and self._watch()
-        key = quick.key_of(args) if short else None
-        known = self._quick.get(key) if key is not None else None
-        if known is not None:
-            return known(args)
-        bound, traced = self._trace(args, kwargs)
-        captured = [arrays.describe(a, "captured") for a in self._source.captured(traced.graph)]
-        results.require_contiguous(traced.graph, bound)
-        launchable = self._launchable(bound, traced, captured)
-        if not kwargs and out is None and not captured:
-            self._learn(args, bound, launchable)
-        graph = launchable.program.graph
-        infos = (*arguments.on_place(bound), *captured)
-        given = results.given(graph, out, bound)
-        got = call.run(launchable.program, infos, bound.family, bound.place, bound.env, given)
-        return results.deliver(graph, got, bound.env, out)
+        roads = self._roads
+        answer = roads.native(*args) if out is None and not kwargs else roads.named(args, kwargs, out)
+        if answer is not NotImplemented:
+            return answer
+        ticket = roads.ticket(args, kwargs, out)
+        if ticket is not None:
+            known = roads.find(ticket)
+            if known is not None:
+                return known(ticket.flat)
+        return self._long_road(args, kwargs, out, ticket)
 
-    def _learn(self, args: tuple[Any, ...], bound: Bound, launchable: Launchable) -> None:
-        """Remember the short road for arguments like these."""
-        watch = self._source.watch()
-        key = quick.key_of(args)
-        if watch is None or key is None or len(args) != len(bound.specs):
-            return
-        if not quick.QuickCall.suits(launchable, len(bound.infos)):
-            return
-        arrays_at = [k for k, s in enumerate(bound.specs) if isinstance(s, ArraySpec)]
-        scalars = [(k, f"={bound.names[k]}") for k, s in enumerate(bound.specs) if isinstance(s, ScalarSpec)]
-        if len(arrays_at) + len(scalars) == len(args):
-            self._watch = watch
-            self._quick[key] = quick.QuickCall(launchable, arrays_at, scalars)
+    def _long_road(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any, ticket: Ticket | None) -> Any:
+        """Bind, trace, plan, build and run; learn the short road for calls of this kind."""
+        bound, traced = self._trace(args, kwargs)
+        captured = [arrays.describe(a, "captured array") for a in self._source.captured(traced.graph)]
+        infos = (*bound.infos, *captured)
+        results.require_contiguous(traced.graph, bound)
+        results.check_writes(traced.graph, infos, arguments.array_names(bound, len(captured)))
+        launchable = self._launchable(bound, traced, captured)
+        graph = launchable.program.graph
+        given = results.given(graph, out, bound)
+        everything = (*arguments.on_place(bound), *captured)
+        got = call.run(launchable.program, everything, bound.family, bound.place, bound.env, given)
+        if ticket is not None:
+            self._roads.learn(ticket, args, self._signature, bound, traced, launchable)
+        return results.deliver(graph, got, bound.env, out, _originals(bound, captured))
 
     def _launchable(self, bound: Bound, traced: Traced, captured: Sequence[ArrayInfo]) -> Launchable:
         """The call's bound program, kept by launch key."""
@@ -127,9 +129,12 @@ class Compiled:
         kept = traced.launches.get(key)
         if kept is None:
             plan = self._plan_for(bound, traced, device)
-            steps = tuple(zip(plan.groups, plan.built, strict=True))
+            with self._lock:  # one thread compiles; the others find its kernels
+                steps = tuple(zip(plan.groups, plan.built, strict=True))
             env = _with_strides(bound, (*bound.infos, *captured))
             program = call.bind(plan.graph, steps, bound.place, env)
+            if len(traced.launches) >= LAUNCHES:
+                traced.launches.clear()
             kept = traced.launches[key] = Launchable(program, bound.family, bound.place)
         return kept
 
@@ -152,6 +157,8 @@ class Compiled:
                 if traced.fits(bound.env):
                     return bound, traced
             with self._lock:
+                if self._traces.get(key, ()) is not kept and any(t.fits(bound.env) for t in self._traces[key]):
+                    continue  # another thread was faster
                 try:
                     traced = self._retrace(bound, kept)
                 except NeedsStatic as wanted:
@@ -256,6 +263,26 @@ def _reference_call(compiled: Compiled, *args: Any, **kwargs: Any) -> Any:
     from fuser.check import reference_results
 
     return reference_results(compiled, args, kwargs)
+
+
+def _originals(bound: Bound, captured: Sequence[ArrayInfo]) -> list[Any]:
+    """The call's arrays as the caller holds them, in graph order."""
+    given = [leaf for leaf, s in zip(bound.leaves, bound.specs, strict=True) if isinstance(s, ArraySpec)]
+    return [*given, *(i.base for i in captured)]
+
+
+_all: weakref.WeakSet[Compiled] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    """Locks may have been held by threads that the child does not have."""
+    for compiled in list(_all):
+        compiled._lock = threading.RLock()
+        compiled._roads.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _with_strides(bound: Bound, infos: Sequence[ArrayInfo]) -> dict[str, Any]:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from fuser.runtime.arrays import DEFAULT_DIM
 from fuser.specs import ArraySpec
 
 _CALL = re.compile(r"\s*(\w+)\s*\((.*)\)\s*", re.DOTALL)
+LARGEST = 1 << 36  # bytes of one generated array
 GENERATORS = ("randn", "rand", "zeros", "ones", "arange", "randint")
 
 
@@ -52,16 +54,27 @@ def _load(path: str) -> Any:
     return loaded
 
 
-def concrete(spec: ArraySpec, dims: Mapping[str, int]) -> tuple[int, ...]:
-    """A spec's shape with named dims looked up (1024 where nobody said)."""
-    return tuple(dims.get(d.value, DEFAULT_DIM) if isinstance(d, HostExpr) else d for d in spec.shape)
+def defaults(found: Iterable[ArraySpec], given: Mapping[str, int]) -> dict[str, int]:
+    """Sizes of every dim of these specs: those given, else 1024, or less where some array has more than two axes."""
+    listed = list(found)
+    rank = max((len(s.shape) for s in listed), default=0)
+    size = DEFAULT_DIM if rank < 3 else 1 << (20 // rank)
+    names = {name: None for s in listed for d in s.shape if isinstance(d, HostExpr) for name in sorted(d.symbols)}
+    return {**dict.fromkeys(names, size), **given}
 
 
 def generate(kind: str, spec: object, dims: Mapping[str, int], seed: int) -> Any:
     """An array of a spec: normal, uniform [0, 1), constants, 0..n-1, or small random integers."""
     if not isinstance(spec, ArraySpec):
         raise ArgumentError(f"{kind}({spec}) needs an array spec", "bad-arg", notes=["for instance f32[8, n]"])
-    shape, dtype = concrete(spec, dims), spec.dtype.numpy
+    free = {s for d in spec.shape if isinstance(d, HostExpr) for s in d.symbols}
+    shape, dtype = specs.concrete(spec, {**dict.fromkeys(free, DEFAULT_DIM), **dims}), spec.dtype.numpy
+    if prod(shape) * spec.dtype.bytes > LARGEST:
+        raise ArgumentError(
+            f"{spec} at {shape} is {prod(shape) * spec.dtype.bytes:.2g} bytes",
+            "too-large",
+            notes=["give smaller --dims"],
+        )
     rng = np.random.default_rng(seed)
     if kind in ("zeros", "ones"):
         return np.full(shape, int(kind == "ones"), dtype)

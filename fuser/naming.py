@@ -1,8 +1,8 @@
 """Names of values in everything users see: their own variable names first.
 
 In: a graph with the names and spans that front ends noted. Out: one name a node: the user's variable, else the
-operator's name with a number on repeats (`exp`, `exp.2`); literals show as themselves. A node that only re-reads a value
-(a view, a rounding, the cast of a half-precision input) and has no name of its own goes by that value's name.
+operator's name with a number on repeats (`exp`, `exp.2`); literals show as themselves. A node that only re-reads a
+value (a view, a rounding, the cast of a half-precision input) and has no name of its own goes by that value's name.
 """
 
 from __future__ import annotations
@@ -32,8 +32,11 @@ class Names:
 
     def _own(self, node: Node) -> bool:
         """Whether the user gave this node a name that what it re-reads does not have too."""
-        given = self.graph.names.get(node)
-        return bool(given) and given[-1] not in self.graph.names.get(node.inputs[0], ())
+        given, source = self.graph.names.get(node), node.inputs[0]
+        known = self.graph.names.get(source, ())
+        if isinstance(source.attrs, InputAttrs):
+            known = (*known, self.graph.arguments[source.attrs.position].name)
+        return given is not None and given[-1] not in known
 
     @cached_property
     def _by_id(self) -> Mapping[int, str]:
@@ -102,7 +105,13 @@ class Names:
         for n in found:
             name = self._by_id[n.id]
             span = next(iter(self.graph.spans.get(n, ())), None)
-            rows.append((name if name.rpartition(".")[2].isdigit() else f"{name}.1", f"line {span.line}" if span else "", f"{n.op} {n.dtype}{_dims(n)}"))
+            rows.append(
+                (
+                    name if name.rpartition(".")[2].isdigit() else f"{name}.1",
+                    f"line {span.line}" if span else "",
+                    f"{n.op} {n.dtype}{_dims(n)}",
+                )
+            )
         width = max(len(r[0]) for r in rows)
         return [f"{name:<{width}}  {line:<9} {what}".rstrip() for name, line, what in rows]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from fuser import accounting
+from fuser import accounting, building
 from fuser.decision import Decision
 from fuser.device import Device
 from fuser.errors import NameResolutionError
@@ -91,29 +91,37 @@ class Plan:
         )
 
     @cached_property
+    def compiled(self) -> tuple[building.Compiled | None, ...]:
+        """Each group as it will run: the schedule that the compiler's report left standing, and its kernels."""
+        return tuple(
+            None if s is None else building.build(self.toolchain, self.graph, g, s, self.device, self.size_class)
+            for g, s in zip(self.groups, self.schedules, strict=True)
+        )
+
+    @property
     def built(self) -> tuple[tuple[Built, ...], ...]:
-        """Compiled kernels of each group."""
-        out: list[tuple[Built, ...]] = []
-        for group, schedule in zip(self.groups, self.schedules, strict=True):
-            if schedule is None:
-                out.append(())
-                continue
-            kernels = self.toolchain.lower(self.graph, group, schedule, self.device, self.size_class.layouts)
-            out.append(tuple(self.toolchain.build(k, self.device) for k in kernels))
-        return tuple(out)
+        """Compiled kernels of each group; none for a library call."""
+        return tuple(() if c is None else c.built for c in self.compiled)
+
+    @property
+    def replans(self) -> tuple[Decision, ...]:
+        """Schedules given up because of what the compiler reported of their kernels."""
+        return tuple(d for c in self.compiled if c is not None for d in c.replans)
 
     @cached_property
     def kernels(self) -> tuple[PlannedKernel, ...]:
         """All kernels, compiled, in launch order."""
-        return tuple(self._describe(k, built) for k, built in enumerate(self.built))
+        return tuple(self._describe(k, compiled) for k, compiled in enumerate(self.compiled))
 
     @cached_property
     def outline(self) -> tuple[PlannedKernel, ...]:
         """All kernels as planned, without compiling them."""
-        return tuple(self._describe(k, ()) for k in range(len(self.groups)))
+        return tuple(self._describe(k, None) for k in range(len(self.groups)))
 
-    def _describe(self, position: int, built: tuple[Built, ...]) -> PlannedKernel:
+    def _describe(self, position: int, compiled: building.Compiled | None) -> PlannedKernel:
         group, schedule = self.groups[position], self.schedules[position]
+        built = () if compiled is None else compiled.built
+        schedule = schedule if compiled is None else compiled.schedule
         library = group.library is not None
         number = sum((g.library is not None) == library for g in self.groups[: position + 1])
         members = [self.graph.by_id[m] for m in group.members]

@@ -15,6 +15,7 @@ from fuser.graph import Graph
 from fuser.runtime import arrays, call
 from fuser.runtime.arrays import ArrayInfo
 from fuser.specs import ArraySpec
+from fuser.trees import ArrayLeaf
 
 
 def out_leaves(graph: Graph, out: Any) -> list[Any]:
@@ -41,22 +42,61 @@ def _usable(array: Any, node: Any, graph: Graph, bound: Bound) -> ArrayInfo | No
     if not info.writable:
         raise ArgumentError("out= is read-only", "read-only")
     direct = info.dtype == node.storage and info.contiguous and info.place == bound.place and not graph.effects
+    direct = direct and info.pointer % 16 == 0  # kernels store whole vectors
     return info if direct and not any(arrays.overlaps(info, i) for i in bound.infos) else None
 
 
-def deliver(graph: Graph, results: Sequence[ArrayInfo], env: Mapping[str, Any], out: Any) -> Any:
-    """What the call returns: `out` filled, or the results nested as the program nests them."""
+def deliver(
+    graph: Graph, results: Sequence[ArrayInfo], env: Mapping[str, Any], out: Any, arguments: Sequence[Any]
+) -> Any:
+    """What the call returns: `out` filled, or the results nested as the program nests them.
+
+    arguments: the call's arrays in graph order; a program that returns an argument it wrote returns that very object.
+    """
     if out is None:
-        return trees.rebuild(graph.output_tree, [finished(info) for info in results], env)
+        arrays_out = [finished(info) for info in results]
+        for index, position in returned_arguments(graph):
+            arrays_out[index] = arguments[position]
+        return trees.rebuild(graph.output_tree, arrays_out, env)
     for array, info in zip(out_leaves(graph, out), results, strict=True):
         if info.base is not array:
             call.as_place_array(arrays.describe(array, "out"))[...] = call.as_place_array(info)
     return out
 
 
+def returned_arguments(graph: Graph) -> list[tuple[int, int]]:
+    """(result number, argument) of results that are arguments themselves."""
+    tree = graph.output_tree
+    leaves = () if tree is None else tree.leaves
+    return [(leaf.index, leaf.argument) for leaf in leaves if isinstance(leaf, ArrayLeaf) and leaf.argument is not None]
+
+
 def finished(info: ArrayInfo) -> Any:
     """A result as users get it: full reductions of NumPy arrays are NumPy scalars."""
     return info.base[()] if info.family == "numpy" and info.shape == () else info.base
+
+
+def check_writes(graph: Graph, infos: Sequence[ArrayInfo], names: Sequence[str]) -> None:
+    """Refuse to store into read-only arguments, and into arguments whose memory another argument shares.
+
+    infos: the call's arrays in graph order, with their names (captured arrays last). A program is one step to its
+    caller: where NumPy would let a store into `x` show up in `y`, there is no right answer to give silently.
+    """
+    for position in dict.fromkeys(e.argument for e in graph.effects):
+        info = infos[position]
+        if not info.writable:
+            raise ArgumentError(
+                f"`{names[position]}` is stored into and cannot be written",
+                "read-only",
+                notes=["it is read-only, misaligned or of foreign byte order; pass a plain x.copy()"],
+            )
+        for other, neighbour in enumerate(infos):
+            if other != position and arrays.share_memory(info, neighbour):
+                raise ArgumentError(
+                    f"`{names[position]}` is stored into and shares memory with `{names[other]}`",
+                    "overlap",
+                    notes=["pass a copy of one of them"],
+                )
 
 
 def require_contiguous(graph: Graph, bound: Bound) -> None:

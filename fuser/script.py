@@ -1,115 +1,27 @@
 """What the command line does, as functions; and the harness of the scripts in examples/.
 
-In: file names, argument texts. Out: compiled functions, inputs, plans, printed lines. Apart from `cli` so that
-examples and tests can use it without a command line.
+In: compiled functions and values. Out: results, plans, printed lines. Apart from `cli` so that examples and tests can
+use it without a command line.
 """
 
 from __future__ import annotations
 
-import importlib.util
-import inspect
+import os
 import platform
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fuser import datagen, specs, trees
+from fuser import device as devices
+from fuser import trees
 from fuser.compiled import Compiled
-from fuser.errors import ArgumentError, FuserError, NameResolutionError
-from fuser.runtime import arrays
-from fuser.specs import ArraySpec
+from fuser.errors import ArgumentError, DeviceError, FuserError
+from fuser.settings import settings
 
 Echo = Callable[[str], Any]
-
-
-def find(file: str, device: str | None) -> Compiled:
-    """The function that `FILE[:function]` means, compiled for `device`."""
-    import fuser
-
-    path, _, name = file.rpartition(":") if ":" in file and not Path(file).exists() else (file, "", "")
-    if not Path(path).is_file():
-        raise ArgumentError(f"there is no file {path}", "no-file")
-    known = _functions(path)
-    if not known:
-        raise ArgumentError(f"{path} defines no function to compile", "no-function")
-    if not name and Path(path).stem in known:
-        name = Path(path).stem
-    if not name and len(known) > 1:
-        raise ArgumentError(
-            f"{path} has {len(known)} functions", "which-function", notes=[f"{path}:{n}" for n in known]
-        )
-    if name and name not in known:
-        raise NameResolutionError(
-            f"{path} has no function `{name}`", "unknown-function", notes=["it has " + ", ".join(known)]
-        )
-    found = known[name or next(iter(known))]
-    compiled = found if isinstance(found, Compiled) else fuser.compile(found)
-    return compiled.with_options(device=device) if device else compiled
-
-
-def _functions(path: str) -> dict[str, Any]:
-    """Name -> Compiled (or plain function) of a `.fuse` or `.py` file, in file order."""
-    import fuser
-
-    if path.endswith(".py"):
-        module = _import(path)
-        compiled = {k: v for k, v in vars(module).items() if isinstance(v, Compiled)}
-        plain = {
-            k: v
-            for k, v in vars(module).items()
-            if inspect.isfunction(v) and v.__module__ == module.__name__ and not k.startswith("_") and k != "main"
-        }
-        return compiled or plain
-    program = fuser.load(path)
-    return {name: program[name] for name in program}
-
-
-def _import(path: str) -> Any:
-    spec = importlib.util.spec_from_file_location(f"_fuser_script_{Path(path).stem}", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-def inputs(compiled: Compiled, args: Sequence[str], dims: str, data: bool = True) -> list[Any]:
-    """Values for a function's parameters: from `--arg`, else from declared types and defaults.
-
-    With `data` False arrays are specs only (planning needs no data).
-    """
-    given = dict(_split(a) for a in args)
-    sizes = datagen.parse_dims(dims)
-    values = []
-    for k, (name, parameter) in enumerate(compiled._signature.parameters.items()):
-        if name in given:
-            text = given.pop(name)
-            plain = not data and specs.looks_like_array(text)
-            values.append(arrays.from_specs(specs.parse(text), sizes) if plain else datagen.value(text, sizes, k))
-        elif isinstance(parameter.annotation, str) and specs.looks_like_array(parameter.annotation):
-            spec = specs.parse(parameter.annotation)
-            values.append(datagen.generate("randn", spec, sizes, k) if data else arrays.from_specs(spec, sizes))
-        elif parameter.default is not inspect.Parameter.empty:
-            values.append(parameter.default)
-        else:
-            raise ArgumentError(
-                f"nothing says what `{name}` is", "missing-arg", notes=[f"add --arg {name}='randn(f32[1024, 1024])'"]
-            )
-    if given:
-        raise ArgumentError(f"{compiled.__name__} has no parameter {', '.join(given)}", "unknown-arg")
-    return values
-
-
-def _split(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise ArgumentError(f"--arg {text}", "bad-arg", notes=["write --arg name=value"])
-    return name.strip(), value
 
 
 def dump(plan: Any, form: str) -> str:
@@ -121,21 +33,42 @@ def dump(plan: Any, form: str) -> str:
     return str(plan.to_dot() if form == "dot" else plan.to_text())
 
 
+def check(compiled: Compiled, values: Sequence[Any], echo: Echo) -> None:
+    """Compare a run with the reference and say how they agree."""
+    _check(compiled, _placed(compiled, values), echo)
+
+
+def _check(compiled: Compiled, placed: Sequence[Any], echo: Echo) -> None:
+    for verdict in compiled.check(*placed):
+        echo(f"check: {verdict}")
+
+
 def run(compiled: Compiled, values: Sequence[Any], checked: bool, out: str | None, echo: Echo) -> Any:
     """Run once, print what came out, optionally check and save."""
-    placed = [_on_device(v, compiled) for v in values]
+    placed = _placed(compiled, values)
     result = compiled(*placed)
     for k, leaf in enumerate(trees.flatten(result)[0]):
         echo(f"result {k}: {_describe(leaf)}")
     if checked:
-        for verdict in compiled.check(*placed):
-            echo(f"check: {verdict}")
+        _check(compiled, placed, echo)
     if out:
         from fuser.check import to_host
 
-        np.savez(out, *trees.flatten(to_host(result))[0])
+        try:
+            np.savez(out, *trees.flatten(to_host(result))[0])
+        except OSError as error:
+            raise ArgumentError(f"cannot write {out}: {error.strerror or error}", "bad-out") from None
         echo(f"saved {out}")
     return result
+
+
+def _placed(compiled: Compiled, values: Sequence[Any]) -> list[Any]:
+    """Inputs where the function runs; DeviceError for an architecture, which can only be planned for."""
+    device = devices.find(compiled._options.device or "cpu").name if compiled._options.device != "cuda" else "cuda"
+    if device not in ("cpu", "cuda"):
+        hint = "plan for it with --dump-graph; run with --device cpu or cuda"
+        raise DeviceError(f'cannot run on "{device}": it is an architecture to plan for', "not-a-machine", notes=[hint])
+    return [_on_device(v, compiled) for v in values]
 
 
 def _on_device(value: Any, compiled: Compiled) -> Any:
@@ -166,13 +99,12 @@ def default_device() -> str:
 
 def notice() -> str | None:
     """What to say once when no GPU is used; None where one is."""
-    from fuser import device
     from fuser.runtime import cuda
 
     reason = cuda.why_unavailable()
     if reason is None:
         return None
-    return f"device: {device.find('cpu').label}. No GPU used: {reason}. Plan for one: --device sm_90"
+    return f"device: {devices.find('cpu').label}. No GPU used: {reason}. Plan for one: --device sm_90"
 
 
 def operator_lines(pattern: str) -> Iterator[str]:
@@ -189,9 +121,8 @@ def info_lines() -> Iterator[str]:
     """Versions, devices and settings, one fact a line."""
     from dataclasses import asdict
 
-    from fuser import __version__, device
+    from fuser import __version__
     from fuser.runtime import cuda
-    from fuser.settings import settings
 
     yield f"fuser {__version__}, Python {platform.python_version()}, {platform.system()} {platform.machine()}"
     for package in ("numpy", "llvmlite", "networkx", "lark", "ml_dtypes", "cupy-cuda13x", "cupy-cuda12x", "torch"):
@@ -199,12 +130,12 @@ def info_lines() -> Iterator[str]:
             yield f"  {package} {metadata.version(package)}"
         except metadata.PackageNotFoundError:
             continue
-    yield f"cpu: {device.find('cpu').label}"
+    yield f"cpu: {devices.find('cpu').label}"
     reason = cuda.why_unavailable()
     if reason:
         yield f"cuda: not used, {reason}"
     for k in range(cuda.device_count()):
-        yield f"cuda:{k}: {device.find(cuda.architecture(k)).label}"
+        yield f"cuda:{k}: {devices.find(cuda.architecture(k)).label}"
     for name, value in asdict(settings()).items():
         yield f"  FUSER_{name.upper()}={value}"
 
@@ -246,6 +177,12 @@ def _photograph() -> tuple[Any, str]:
         ), "random data (scikit-image has a photograph)"
 
 
+def set_stable() -> None:
+    """Print no times and nothing of this machine from now on (FUSER_STABLE=1)."""
+    os.environ["FUSER_STABLE"] = "1"
+    settings.cache_clear()
+
+
 def main(compiled: Compiled, make: Callable[[], Sequence[Any]]) -> None:
     """Run an example script: `--dump-graph[=form]` plans only; otherwise run on `make()` and check the answer."""
     import argparse
@@ -253,7 +190,10 @@ def main(compiled: Compiled, make: Callable[[], Sequence[Any]]) -> None:
     parser = argparse.ArgumentParser(description=compiled.__doc__)
     parser.add_argument("--dump-graph", nargs="?", const="text", choices=("text", "json", "dot"))
     parser.add_argument("--device", help="cpu, cuda, or (with --dump-graph) an architecture such as sm_90")
+    parser.add_argument("--stable", action="store_true", help="no times and nothing of this machine: for diffs")
     options = parser.parse_args()
+    if options.stable:
+        set_stable()
     try:
         values = list(make())
         if options.dump_graph:
@@ -263,9 +203,3 @@ def main(compiled: Compiled, make: Callable[[], Sequence[Any]]) -> None:
         run(compiled.with_options(device=options.device or default_device()), values, True, None, print)
     except FuserError as error:
         sys.exit(f"{type(error).__name__}: {error}")
-
-
-def argument_spec(value: Any) -> ArraySpec:
-    """The spec of an array, for documentation of examples."""
-    info = arrays.describe(value)
-    return ArraySpec(info.dtype, info.shape)

@@ -7,14 +7,16 @@ and none of them may look at another.
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from operator import add, floordiv, mul, sub
 from typing import Any
 
 from fuser.dtypes import ALL, COMPLEX, DType
 from fuser.errors import ArgumentError
-from fuser.hostexpr import ExprKind, HostExpr, sym
+from fuser.hostexpr import ExprKind, HostExpr, as_dim, sym
 from fuser.shapes import Shape, text_of
 
 
@@ -55,6 +57,9 @@ class StaticSpec:
 
 Spec = ArraySpec | ScalarSpec | StaticSpec
 
+FRONT = "rows"  # the one axis that stands for `...` in front of a declared type
+LONGEST_DIM = 200  # characters
+_OPERATORS = {ast.Add: add, ast.Sub: sub, ast.Mult: mul, ast.FloorDiv: floordiv}
 _SPEC = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:\[([^\[\]]*)\])?\s*")
 # What may be written for a dtype in program text: no NumPy character codes, which would claim names such as `d`.
 DTYPE_NAMES: dict[str, DType] = {name: t for t in ALL for name in (t.name, str(t.numpy))}
@@ -88,11 +93,37 @@ def looks_like_array(text: str) -> bool:
 
 
 def _parse_dim(part: str, text: str) -> int | HostExpr:
-    if part.isascii() and part.isdigit():
-        return int(part)
-    if part.isidentifier():
-        return sym(part)
-    raise ArgumentError(f"`{part}` in the spec `{text}` is not a dim", "spec", notes=("a dim is a number or a name",))
+    if part == "...":
+        return sym(FRONT)
+    try:
+        found = _arithmetic(ast.parse(part, mode="eval").body) if len(part) <= LONGEST_DIM else None
+    except (SyntaxError, ValueError):
+        found = None
+    if found is None:
+        hint = "a dim is a number, a name, or a sum or product of them"
+        raise ArgumentError(f"`{part}` in the spec `{text}` is not a dim", "spec", notes=(hint,))
+    return as_dim(found)
+
+
+def _arithmetic(e: ast.expr) -> Any:
+    """`2*d + 1` as a host expression; None for anything that is no sum, difference, product or quotient of dims."""
+    if isinstance(e, ast.Constant):
+        return e.value if type(e.value) is int and e.value >= 0 else None
+    if isinstance(e, ast.Name):
+        return sym(e.id)
+    if not isinstance(e, ast.BinOp):
+        return None
+    a, b = _arithmetic(e.left), _arithmetic(e.right)
+    step = _OPERATORS.get(type(e.op))
+    return None if a is None or b is None or step is None else step(a, b)
+
+
+def concrete(spec: ArraySpec, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    """A spec's shape at given sizes; ArgumentError [negative-dim] where a dim comes out negative."""
+    shape = tuple(int(d.evaluate(sizes)) if isinstance(d, HostExpr) else d for d in spec.shape)
+    if any(d < 0 for d in shape):
+        raise ArgumentError(f"{spec} is {shape} at these sizes", "negative-dim")
+    return shape
 
 
 def symbolic_shape(sizes: Iterable[int], preferred: Iterable[str | None], name: str, taken: set[str]) -> Shape:
@@ -116,9 +147,9 @@ def dim_names_of(annotation: object, rank: int) -> list[str | None]:
     """The dim names in an annotation such as `"f32[n, d]"`; Nones where it is no spec or has another rank."""
     if isinstance(annotation, str) and "[" in annotation:
         try:
-            spec = parse(annotation)
+            spec = parse(annotation.strip("'\""))
         except ArgumentError:
             return [None] * rank
         if isinstance(spec, ArraySpec) and len(spec.shape) == rank:
-            return [d.value if isinstance(d, HostExpr) else None for d in spec.shape]
+            return [d.value if isinstance(d, HostExpr) and d.op == "sym" else None for d in spec.shape]
     return [None] * rank

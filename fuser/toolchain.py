@@ -79,4 +79,5 @@ class Toolchain:
     choose: Callable[[Graph, Group, SizeClass, Device], Schedule]
     lower: Callable[..., tuple[KernelLike, ...]]  # (graph, group, schedule, device, layouts)
     build: Callable[[KernelLike, Device], Built]
+    retreat: Callable[[Schedule], Schedule | None]
     estimate: Callable[..., Mapping[str, float]]  # (graph, group, schedule, sizes, device): predicted numbers

@@ -45,6 +45,9 @@ class Traced:
         return all(env[k] == v for k, v in self.static.items()) and all(g.holds(env) for g in self.graph.guards)
 
 
+INDEX_32 = (1 << 31) - (1 << 27)  # kernels count a little past the last element before they stop
+
+
 def reduced_lengths(graph: Graph) -> tuple[HostExpr, ...]:
     """Products of reduced dims: the lengths that fix reduction orders."""
     found: dict[HostExpr, None] = {}
@@ -63,7 +66,7 @@ def classify(bound: Bound, traced: Traced) -> SizeClass:
     captured: tuple[Layout, ...] = ("c",) * (len(traced.graph.arguments) - len(bound.infos))
     aligned = all(i.pointer % 16 == 0 for i in bound.infos if i.contiguous)
     biggest = max((abs(i.extent[1] - i.extent[0]) for i in bound.infos), default=0)
-    wide = biggest >= 1 << 31 or _largest_node(traced.graph, env) >= 1 << 31
+    wide = biggest >= INDEX_32 or _largest_node(traced.graph, env) >= INDEX_32
     layouts, multiples = bound.layouts + captured, keys.dim_multiples(dims)
     return SizeClass(keys.dim_buckets(dims), lengths, layouts, aligned, 64 if wide else 32, multiples, _overlap(bound, traced))
 

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fuser.decision import Decision
+from fuser.decision import REASONS, Decision
+from fuser.draw import because, facts, text, units
 
 if TYPE_CHECKING:
     from fuser.graph import Node
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Answer:
-    """together: whether one kernel computes both. reason: code of the deciding decision. text: the sentence."""
+    """An answer of `plan.why`; `str()` is the sentence.
+
+    together: whether one kernel computes both. reason: code of the deciding decision. text: the sentence."""
 
     together: bool
     reason: str
@@ -32,40 +35,80 @@ class Answer:
 
 def answer(plan: Plan, a: Node, b: Node) -> Answer:
     """Why `a` and `b` are computed together or apart."""
+    a, b = plan.names.shown[a], plan.names.shown[b]
     first, second = (a, b) if a.id <= b.id else (b, a)
-    relevant = tuple(d for d in plan.decisions if {d.producer, d.consumer} == {first.id, second.id})
-    groups = plan.group_of
-    together = groups.get(first.id) is not None and groups.get(first.id) == groups.get(second.id)
+    exact = tuple(d for d in plan.decisions if _ends(plan, d) == {first, second})
+    inside = [e for e in because.edges(plan) if e.kind != "input" or e.source.op == "input"]
+    shared = [e for e in inside if {e.source, e.reader} == {first, second}]
+    together = bool(_homes(plan, first) & _homes(plan, second) or shared)
     verdict = "fused" if together else "apart"
-    if not relevant:
-        relevant = _between(plan, first, second, verdict)
+    relevant = exact if exact or together else _between(plan, first, second)
     deciding = next((d for d in reversed(relevant) if d.verdict == verdict), None)
-    name_a, name_b = plan.names[first.id], plan.names[second.id]
-    place = _kernel_names(plan, first, second)
+    head = f"{plan.names[first.id]} -> {plan.names[second.id]}  {verdict} ({_kernel_names(plan, first, second)})"
+    code = deciding.reason if deciding else "view" if shared else "unconnected"
+    numbers = dict(deciding.numbers) if deciding else {}
+    if shared:
+        numbers["saves_bytes"] = sum(e.saves for e in inside if e in shared or _reads_with(e, shared[0]))
+        return Answer(together, code, _sentence(head, because.reason(plan, shared[0]), numbers), numbers, relevant)
     if deciding is None:
-        reason = "view" if together else "unconnected"
-        return Answer(together, reason, f"{name_a} -> {name_b}  {verdict} ({place})", {}, relevant)
-    numbers = ", ".join(f"{k.replace('_', ' ')} {_number(v)}" for k, v in deciding.numbers.items())
-    text = f"{name_a} -> {name_b}  {verdict} ({place}): {deciding.text}" + (f"; {numbers}" if numbers else "")
-    return Answer(together, deciding.reason, text, deciding.numbers, relevant)
+        words = "one kernel computes both; nothing flows from one straight to the other"
+        return Answer(together, code, f"{head}: {words if together else REASONS['unconnected']}", {}, relevant)
+    boundary = next((x for x in facts.apart(plan) if x.decision in relevant), None)
+    if boundary is not None:
+        numbers["saves_bytes"] = boundary.bytes
+    words = text.why(boundary) if boundary is not None else deciding.text
+    return Answer(
+        together, code, _sentence(head, words, numbers, "" if exact else "between the two kernels: "), numbers, relevant
+    )
 
 
-def _between(plan: Plan, a: Node, b: Node, verdict: str) -> tuple[Decision, ...]:
-    """Decisions between the groups of two nodes that were never a candidate pair themselves."""
+def _reads_with(edge: because.Edge, one: because.Edge) -> bool:
+    """Whether two edges share one read of memory."""
+    return one.kind == edge.kind == "input" and (edge.source, edge.group) == (one.source, one.group)
+
+
+def _sentence(head: str, words: str, numbers: Mapping[str, float | int | str], before: str = "") -> str:
+    """The verdict, the reason, and the numbers it rested on."""
+    verb = "saves" if "  fused (" in head else "costs"
+    shown = [_phrase(k, v) for k, v in numbers.items() if not k.startswith("saves")]
+    if numbers.get("saves_bytes"):
+        shown.insert(0, f"{verb} {units.size(float(numbers['saves_bytes']))}")
+    return f"{head}: {before}{words}" + (f"; {', '.join(shown)}" if shown else "")
+
+
+def _phrase(key: str, value: float | int | str) -> str:
+    """`us_apart: 135` as `135 us apart`, others as `registers 48`."""
+    if key.startswith("us_"):
+        return f"{_number(value)} us {key[3:]}"
+    return f"{key.replace('_', ' ')} {_number(value)}"
+
+
+def _ends(plan: Plan, d: Decision) -> set[Node]:
+    by_id = plan.graph.by_id
+    return {plan.names.shown[by_id[k]] for k in (d.producer, d.consumer) if k in by_id}
+
+
+def _homes(plan: Plan, node: Node) -> set[int]:
+    """Positions of the kernels that compute a value."""
+    return {k for k, g in enumerate(plan.groups) if node.id in g.members}
+
+
+def _between(plan: Plan, a: Node, b: Node) -> tuple[Decision, ...]:
+    """Decisions between the kernels of two nodes that were never a candidate pair themselves."""
     ga, gb = plan.group_of.get(a.id), plan.group_of.get(b.id)
     return tuple(
         d
         for d in plan.decisions
-        if d.verdict == verdict
-        and {plan.group_of.get(d.producer), plan.group_of.get(d.consumer)} == {ga, gb}
-        and (ga != gb or a.id in (d.producer, d.consumer) or b.id in (d.producer, d.consumer))
+        if d.verdict == "apart" and {plan.group_of.get(d.producer), plan.group_of.get(d.consumer)} == {ga, gb}
     )
 
 
 def _kernel_names(plan: Plan, a: Node, b: Node) -> str:
     labels = [k.label for k in plan.outline]
-    found = [labels[g] if (g := plan.group_of.get(n.id)) is not None else "memory" for n in (a, b)]
-    return found[0] if found[0] == found[1] else " | ".join(found)
+    one, other = _homes(plan, a), _homes(plan, b)
+    if one & other or not (one and other):
+        return labels[min(one & other or one | other)] if one | other else "memory"
+    return f"{labels[min(one)]} | {labels[min(other)]}"
 
 
 def _number(value: float | int | str) -> str:

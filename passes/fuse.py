@@ -29,12 +29,14 @@ class Options:
     """contiguous: positions of arguments known to be C-contiguous (others may need strides among the parameters).
 
     in_place: let groups store straight into updated arguments where that is safe (the runtime must then not copy back,
-    and must use a plan without it when arguments overlap). path_budget: bound of one cycle question.
+    and must use a plan without it when arguments overlap). path_budget: bound of one cycle question. merge: False leaves
+    every operator a kernel of its own (what fused programs are compared with).
     """
 
     contiguous: Collection[int] = ()
     in_place: bool = False
     path_budget: int = PATH_BUDGET
+    merge: bool = True
 
 
 def plan_groups(
@@ -47,10 +49,12 @@ def plan_groups(
     strided = {n.id for p, n in graph.inputs.items() if p not in options.contiguous}
     limits = Limits(facts, device, strided)
     search = Search(partition, limits)
-    search.run()
+    if options.merge:
+        search.run()
     kernels = repair.units(partition, search, device)
     again = repair.Recompute(facts, kernels, limits)
-    again.run()
+    if options.merge:
+        again.run()
     order = effects.execution_order(facts, kernels)
     groups = _name_all(facts, [kernels[k].formed.group for k in order])
     if options.in_place:

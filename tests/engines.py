@@ -8,9 +8,9 @@ the fuzzer and the GPU tests all need the same three engines.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -20,11 +20,7 @@ import fuser
 from fuser import trees
 from fuser.api import toolchain
 from fuser.compiled import Compiled
-from fuser.decision import Decision
-from fuser.device import Device
 from fuser.dtypes import BF16
-from fuser.graph import Graph
-from fuser.group import Group
 from fuser.toolchain import Toolchain
 from tests.conftest import why_no_gpu
 from tests.simulate import Simulated
@@ -77,33 +73,16 @@ def why_no_cuda() -> str | None:
     return None if cupy.cuda.runtime.getDeviceCount() else "a GPU, but CuPy sees none"
 
 
-# -- one operator a kernel -------------------------------------------------------------------------
-def apart(compiled: Compiled) -> Compiled:
-    """The same program with no two operators in one kernel."""
-    tools = replace(toolchain(), plan_groups=plan_apart)
-    return Compiled(compiled._source, compiled._options, lambda: tools)
-
-
+# -- other toolchains ------------------------------------------------------------------------------
 def with_tools(compiled: Compiled, change: Callable[[Toolchain], Toolchain]) -> Compiled:
     """The same program with another toolchain, such as one that counts."""
     tools = change(toolchain())
     return Compiled(compiled._source, compiled._options, lambda: tools)
 
 
-def plan_apart(
-    graph: Graph, sizes: Mapping[str, int], device: Device, **options: Any
-) -> tuple[tuple[Group, ...], tuple[Decision, ...]]:
-    """`plan_groups` without a search: one group a core, in an order that the effects allow."""
-    from fuser.passes import effects, fuse, repair
-    from fuser.passes.clusters import Partition
-    from fuser.passes.facts import Facts
-    from fuser.passes.search import Search
-
-    facts = Facts(graph, sizes)
-    partition = Partition(facts, fuse.PATH_BUDGET)
-    kernels = repair.units(partition, Search(partition, device, frozenset()), device)
-    order = effects.execution_order(facts, kernels)
-    return tuple(fuse._name_all(facts, [kernels[k].formed.group for k in order])), ()
+def apart(compiled: Compiled) -> Compiled:
+    """The same program with no two operators in one kernel."""
+    return with_tools(compiled, lambda t: replace(t, plan_groups=partial(t.plan_groups, merge=False)))
 
 
 # -- a GPU, seen from the host ---------------------------------------------------------------------

@@ -43,3 +43,12 @@ def lower(graph: Graph, group: Group, schedule: Schedule, device: Device, layout
 
     assert isinstance(schedule, CudaSchedule)
     return cuda.lower(graph, group, schedule, layouts)
+
+
+def retreat(schedule: Schedule) -> Schedule | None:
+    """What to try instead of a schedule whose kernel spills; None when nothing is left. The results keep their bits."""
+    if isinstance(schedule, CpuSchedule):
+        return None
+    from fuser.codegen.schedule import cuda
+
+    return cuda.retreat(schedule)

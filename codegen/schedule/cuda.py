@@ -86,15 +86,15 @@ def lower(graph: Graph, group: Group, schedule: CudaSchedule, layouts: Layouts) 
 
 def retreat(schedule: CudaSchedule) -> CudaSchedule | None:
     """The next schedule to try when the compiler reports spills; None when there is none. Never another order."""
-    if schedule.unroll > 1:
-        return replace(schedule, unroll=schedule.unroll // 2)
     if schedule.min_blocks > 1:
         return replace(schedule, min_blocks=1)
     if schedule.resident:
         return replace(schedule, resident=False)
+    if schedule.unroll > 1 and schedule.kind != "scan":  # a scan's rows a thread are part of its order
+        return replace(schedule, unroll=schedule.unroll // 2)
     if schedule.kind == "pointwise" and schedule.vector > 1:
         return replace(schedule, vector=schedule.vector // 2)
-    if schedule.threads > 128 and schedule.threads_per_row < schedule.threads:
+    if schedule.kind == "rows" and schedule.threads > max(schedule.threads_per_row, 128):
         return replace(schedule, threads=schedule.threads // 2)
     return None
 
@@ -150,9 +150,14 @@ class _Chooser:
         kind: CudaKind = "split" if self._splits(fixed, -(-rows * team // threads)) else "rows"
         groups = fixed.lanes // (team * vector)
         unroll = max(min(4 // groups, length // (fixed.segments * fixed.lanes)), 1)
+        states = fixed.lanes // team * self._state_registers()
+        while unroll > 1 and states + vector * groups * unroll > 36:
+            unroll //= 2
         chosen = self._schedule(kind, threads, vector, unroll, team, fixed, length)
         if kind == "split":
-            return replace(chosen, turns=self._turns(fixed, rows * team // threads))
+            plain = threads == BLOCK and self._state_registers() == 1 and self._steps() < 16
+            turns = 1 if team > 512 else self._turns(fixed, rows * team // threads)
+            return replace(chosen, turns=turns, min_blocks=5 if plain else 1)  # 48 registers
         held = self._held_bytes(length // team)
         if not held or fixed.segments > 1:
             return chosen
@@ -160,13 +165,14 @@ class _Chooser:
         return replace(chosen, resident=True, min_blocks=blocks)
 
     def _any_whole(self, vector: int, axis: Axis) -> bool:
-        """Whether any access of a loop is a whole vector. Else neighbouring threads should take neighbouring elements."""
+        """Whether any access of a loop is a whole vector; else neighbouring threads take neighbouring elements."""
         return any(self.alignment.whole(vector, e, axis.name) for e, _ in self._accesses())
 
     def _turns(self, fixed: Order, blocks: int) -> int:
         """Segments a block folds in turn: what a block costs at its end is spread over them, 16 blocks an SM remain."""
         turns = 1
-        while turns < 8 and max(blocks, 1) * fixed.segments // (turns * 2) >= 16 * self.device.sms:
+        levels = 12 // self._state_registers()  # of the fold over turns, each in registers of its own
+        while turns < min(8, 1 << levels) and max(blocks, 1) * fixed.segments // (turns * 2) >= 16 * self.device.sms:
             turns *= 2
         return turns
 

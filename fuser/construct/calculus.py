@@ -14,10 +14,12 @@ from fuser.construct import elementwise as ew
 from fuser.construct import indexing, joining, views
 from fuser.construct import reduction as red
 from fuser.construct.common import Value, canonical_shape, describe, fail, is_host, normal_axes, normal_axis, static_int
-from fuser.dtypes import BOOL, F64
+from fuser.construct.formula import handle, node_of
+from fuser.dtypes import BOOL, F64, I32, I64, compute_dtype
 from fuser.errors import ArgumentError, ShapeError, UnsupportedError
 from fuser.graph import Builder, Node
 from fuser.hostexpr import HostExpr
+from fuser.optable import table
 
 
 def clip(b: Builder, x: Value, low: Any = None, high: Any = None) -> Node:
@@ -190,6 +192,8 @@ def array_equal(b: Builder, x: Node, y: Node, equal_nan: bool = False) -> Node:
 
 def polyval(b: Builder, coefficients: Any, x: Value) -> Node:
     """Horner's rule, highest power first."""
+    if isinstance(coefficients, np.ndarray):
+        coefficients = list(coefficients)
     if isinstance(coefficients, Node):
         length = static_int(b, coefficients.shape[0], "the number of coefficients")
         items: list[Value] = [indexing.getitem(b, coefficients, k) for k in range(length)]
@@ -229,11 +233,30 @@ def divmod_(b: Builder, x: Value, y: Value) -> tuple[Node | HostExpr, Node | Hos
     return ew.apply(b, "floor_divide", x, y), ew.apply(b, "remainder", x, y)
 
 
+def as_ufunc_float(b: Builder, x: Value) -> Node:
+    """An operand of a float function, in the dtype that NumPy's ufuncs compute it in (i8 in f16, i16 in f32, ...)."""
+    return ew.as_node(b, x, ew.resolve(b, table().scalar("sqrt"), (x,)).operands[0])
+
+
 def modf(b: Builder, x: Value) -> tuple[Node, Node]:
     """Fractional and integral part, both with the sign of x; the fraction of an infinity is 0."""
-    node = ew.as_node(b, x)
-    node = node if node.dtype.is_float else ew.cast(b, node, F64)
+    node = as_ufunc_float(b, x)
     whole = ew.node(b, "trunc", node)
     infinite = ew.node(b, "isinf", node)
     fraction = ew.where(b, infinite, ew.as_node(b, 0.0, node.dtype), ew.node(b, "subtract", node, whole))
     return ew.node(b, "copysign", fraction, node), whole
+
+
+def frexp(b: Builder, x: Value) -> tuple[Node, Node]:
+    """x as mantissa * 2**exponent with 0.5 <= |mantissa| < 1; zeros, infinities and NaN keep themselves with exponent 0."""
+    node = as_ufunc_float(b, x)
+    wide = handle(b, ew.cast(b, node, compute_dtype(node.dtype)))
+    integer, digits, bias = (I32, 23, 126) if wide.dtype.bits == 32 else (I64, 52, 1022)
+    tiny = wide.op("absolute") < 2.0 ** (1 - bias)  # subnormals are scaled into the normal range first
+    bits = (wide * tiny.where(wide.like(2.0 ** (digits + 1)), 1.0)).bits(integer)
+    field = (1 << (wide.dtype.bits - 1 - digits)) - 1
+    exponent = ((bits >> digits) & field) - bias - tiny.where(bits.like(digits + 1), 0)
+    mantissa = ((bits & ~(field << digits)) | (bias << digits)).bits(wide.dtype)
+    plain = wide.op("isfinite", dtype=BOOL) & wide.ne(0)
+    mantissa, exponent = plain.where(mantissa, wide), plain.where(exponent, 0)
+    return ew.cast(b, node_of(b, mantissa), node.dtype), ew.cast(b, node_of(b, exponent), I32)

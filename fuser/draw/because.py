@@ -26,8 +26,9 @@ CHAIN = 4  # values that a line names one by one; more are counted
 class Edge:
     """Operator `reader` of kernel `group` takes `source` without memory traffic of its own.
 
-    kind: "input" (read from memory by several operators at once), "space" (computed at the same point), "view" (computed
-    at a mapped index), "kept" (a row's values held until a reduction between them is known), "result" (of a reduction).
+    kind: "input" (read from memory by several operators at once), "space" (computed at the same point), "view"
+    (computed at a mapped index), "kept" (a row's values held until a reduction between them is known), "result" (of a
+    reduction).
     saves: bytes that the operators alone would move for it.
     """
 
@@ -194,4 +195,3 @@ class _Joined:
         a, b = sorted((self.find(a), self.find(b)))
         self.parent[b] = a
         return a != b
-

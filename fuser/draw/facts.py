@@ -180,7 +180,10 @@ def temporaries(plan: Plan) -> tuple[int, Mapping[str, int]]:
     for position, g in enumerate(plan.groups):
         last.update(dict.fromkeys(g.inputs, position))
     sizes = {
-        k: accounting.nbytes(plan.graph.by_id[k], plan.sizes) for g in plan.groups for k in g.outputs if k not in results
+        k: accounting.nbytes(plan.graph.by_id[k], plan.sizes)
+        for g in plan.groups
+        for k in g.outputs
+        if k not in results
     }
     alive: set[int] = set()
     peak = 0

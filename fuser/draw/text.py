@@ -1,7 +1,7 @@
 """Plans as text, 100 columns, the user's names first (docs/reading-plans.md explains every line).
 
-In: a plan. Out: what `--dump-graph` and `plan.explain()` print. A plan of one kernel shows its operators and that kernel in
-full; a plan of several shows each kernel in two lines and where the time goes. `explain` shows everything.
+In: a plan. Out: what `--dump-graph` and `plan.explain()` print. A plan of one kernel shows its operators and that
+kernel in full; a plan of several shows each kernel in two lines and where the time goes. `explain` shows everything.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from fuser.shapes import text_of
 
 if TYPE_CHECKING:
     from fuser.plan import Plan, PlannedKernel
-
 
 
 class _Indents(TypedDict):
@@ -166,7 +165,9 @@ def _briefs(plan: Plan) -> list[str]:
     lines = []
     for k, (label, name, place, where, moved) in zip(plan.kernels, rows, strict=True):
         w0, w1, w2, w3, w4 = widths
-        head = f"{label:<{w0}}  {name:<{w1}}  {_cut(place, w2):<{w2}}  {where:<{w3}}  {moved:>{w4}}  {_resources(plan, k)}"
+        head = (
+            f"{label:<{w0}}  {name:<{w1}}  {_cut(place, w2):<{w2}}  {where:<{w3}}  {moved:>{w4}}  {_resources(plan, k)}"
+        )
         lines.append(head.rstrip())
         lines += wrap(f"{' '.join(k.operators)} -> {', '.join(k.writes)}", WIDTH - 6, **_DEEPER)
         if k.spills > 0:
@@ -262,7 +263,7 @@ def _notes(plan: Plan) -> list[str]:
 
 
 def _closing(plan: Plan, several: bool) -> list[str]:
-    replans = [d for d in plan.decisions if d.kind == "replan"]
+    replans = plan.replans
     error = kernels.register_error(plan.kernels)
     lines = []
     if replans or (several and error):
@@ -274,5 +275,7 @@ def _closing(plan: Plan, several: bool) -> list[str]:
         file = span.filename.rpartition("/")[2] if span else ""
         ask = f"fuserc why {file}" if file.endswith((".fuse", ".py")) else "plan.why"
         names = f"{pair.producer} {pair.consumers[0]}"
-        lines.append(f"ask more    {ask} {names}" if ask != "plan.why" else f"ask more    plan.why{tuple(names.split())}")
+        lines.append(
+            f"ask more    {ask} {names}" if ask != "plan.why" else f"ask more    plan.why{tuple(names.split())}"
+        )
     return lines

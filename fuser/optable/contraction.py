@@ -13,12 +13,12 @@ import numpy as np
 from fuser.construct import contraction, einsum
 from fuser.construct import elementwise as ew
 from fuser.construct import reduction as red
-from fuser.construct.common import fail, normal_axes
+from fuser.construct.common import fail, normal_axes, static_int
 from fuser.dtypes import DType
 from fuser.errors import ShapeError, UnsupportedError
 from fuser.graph import Builder, Node
 from fuser.hostexpr import Dim
-from fuser.optable.adapt import arrays, as_float, function, named
+from fuser.optable.adapt import arrays, as_float, function, listed, named
 from fuser.optable.base import OpaqueOp, Table
 from fuser.shapes import Shape, numel
 
@@ -114,8 +114,33 @@ def _linear(b: Builder, x: Node, weight: Node, bias: Node | None = None) -> Node
     return product if bias is None else ew.node(b, "add", product, bias)
 
 
+def _multi_dot(b: Builder, items: Any) -> Node:
+    """Matrices multiplied from the left (NumPy chooses an order by cost; sizes here may be symbols)."""
+    result, *rest = items
+    for x in rest:
+        result = contraction.dot(b, result, x)
+    return result  # type: ignore[no-any-return]
+
+
+def _matrix_power(b: Builder, x: Node, n: Any) -> Node:
+    """x multiplied with itself n times, n > 0."""
+    count = static_int(b, n, "the power of a matrix")
+    if count < 1:
+        fail(b, UnsupportedError, f"matrix_power with n={count}", "matrix-power", "n must be positive: no inverses here")
+    result, square = None, x
+    while count:
+        if count & 1:
+            result = square if result is None else contraction.matmul(b, result, square)
+        count >>= 1
+        square = contraction.matmul(b, square, square) if count else square
+    assert result is not None
+    return result
+
+
 ROWS = (
     MATMUL,
+    function("multi_dot", listed(_multi_dot), numpy="linalg.multi_dot", torch="linalg.multi_dot chain_matmul"),
+    function("matrix_power", arrays(1, _matrix_power), numpy="linalg.matrix_power", torch="linalg.matrix_power"),
     function("dot", arrays(2, contraction.dot), numpy="dot", torch="dot mv", methods="dot"),
     function("vdot", arrays(2, contraction.vdot), numpy="vdot", torch="vdot"),
     function("vecdot", arrays(2, contraction.vecdot), numpy="vecdot linalg.vecdot", torch="linalg.vecdot"),

@@ -15,7 +15,7 @@ from fuser.optable.base import Cost, Intrinsic, Names, S, ScalarOp, Table
 from fuser.optable.mathlib import powers
 from fuser.optable.references import in_double
 from fuser.optable.rules import floats, numpy_rule
-from fuser.optable.spell import c_call, libm
+from fuser.optable.spell import c_call
 
 Array = np.ndarray[Any, Any]
 
@@ -90,13 +90,13 @@ ROWS = (
     ),
     ScalarOp(
         name="cbrt", arity=1, rule=numpy_rule(np.cbrt), reference=in_double(np.cbrt), cuda=c_call("cbrt"),
-        llvm=libm("cbrt"), cost=Cost(16, sfu=2, registers=6), ulp={"f32": 2, "f64": 5},
+        expand=powers.cbrt, cost=Cost(16, sfu=2, registers=6), ulp={"f32": 2, "f64": 5},
         names=Names(numpy=("cbrt",), scipy=("cbrt",)), vjp=lambda g, y, x: (g / (y * y * 3.0),),
-        notes="negative arguments have a real root; the f64 bound is glibc's",
+        notes="negative arguments have a real root",
     ),
     ScalarOp(
         name="hypot", arity=2, rule=numpy_rule(np.hypot), reference=in_double(np.hypot), cuda=c_call("hypot"),
-        llvm=libm("hypot"), cost=Cost(20, sfu=2, registers=5), ulp={"f32": 3, "f64": 2},
+        expand=powers.hypot, cost=Cost(20, sfu=2, registers=5), ulp={"f32": 3, "f64": 2},
         vjp=lambda g, y, a, b: (g * a / y, g * b / y),
         names=Names(numpy=("hypot",), torch=("hypot",)), notes="no overflow in between; an infinity wins over NaN",
     ),

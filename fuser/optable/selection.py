@@ -12,6 +12,7 @@ from fuser.construct import calculus, creation, indexing
 from fuser.construct import elementwise as ew
 from fuser.construct import reduction as red
 from fuser.construct.common import fail, is_host, normal_axis, static_int
+from fuser.dtypes import BOOL
 from fuser.errors import ArgumentError, ShapeError
 from fuser.graph import Builder, Node
 from fuser.optable.adapt import arrays, as_float, function
@@ -120,6 +121,10 @@ def _sign_infinite(sign: float) -> Any:
         return ew.node(b, "equal", as_float(b, x), sign * math.inf)
 
     return build
+
+
+def _always(answer: bool) -> Any:
+    return lambda b, x: creation.full(b, x.shape, answer, BOOL)
 
 
 def _isin(b: Builder, x: Node, test_elements: Any, assume_unique: bool = False, invert: bool = False) -> Node:
@@ -271,10 +276,13 @@ ROWS = (
     function("allclose", arrays(2, _allclose), numpy="allclose", torch="allclose"),
     function("array_equal", arrays(2, calculus.array_equal), numpy="array_equal array_equiv"),
     function("polyval", calculus.polyval, numpy="polyval"),
-    function("interp", calculus.interp, numpy="interp"),
+    function("interp", arrays(3, calculus.interp), numpy="interp"),
     function("digitize", arrays(1, _digitize), numpy="digitize", torch="bucketize"),
     function("divmod", calculus.divmod_, numpy="divmod"),
     function("modf", arrays(1, calculus.modf), numpy="modf"),
+    function("frexp", arrays(1, calculus.frexp), numpy="frexp", torch="frexp"),
+    function("isreal", arrays(1, _always(True)), numpy="isreal", torch="isreal"),
+    function("iscomplex", arrays(1, _always(False)), numpy="iscomplex"),
     function("one_hot", arrays(1, _one_hot), torch="one_hot"),
 )
 

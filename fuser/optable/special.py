@@ -148,7 +148,8 @@ ERRORS = (
         vjp=lambda g, y, x: (g * (-(x * x)).op("exp") * TWO_OVER_SQRT_PI,), notes="keeps -0.0",
     ),
     ScalarOp(
-        name="erfc", arity=1, rule=floats(1), reference=elementwise(math.erfc), cuda=c_call("erfc"), llvm=libm("erfc"),
+        name="erfc", arity=1, rule=floats(1), reference=elementwise(math.erfc), cuda=c_call("erfc"),
+        expand=errorfunctions.erfc,
         cost=Cost(48, sfu=3, registers=8), ulp={"f32": 4, "f64": 5}, domain=(-5, 9), names=_names("erfc", "erfc"),
         vjp=lambda g, y, x: (g * (-(x * x)).op("exp") * -TWO_OVER_SQRT_PI,), notes="accurate in the upper tail",
     ),
@@ -175,10 +176,11 @@ GAMMAS = (
     ScalarOp(
         name="lgamma", arity=1, rule=floats(1), reference=elementwise(_lgamma_one), cuda=c_call("lgamma"),
         llvm=libm("lgamma"),
-        cost=Cost(120, sfu=2, registers=8), ulp={"f32": 6, "f64": 4}, domain=(3.0, 100.0),
+        cost=Cost(120, sfu=2, registers=8), ulp={"f32": 6, "f64": 12}, domain=(3.0, 100.0),
         names=Names(scipy=("gammaln",), torch=("lgamma",), dsl=("gammaln",), methods=("lgamma",)),
         no_vjp="its derivative, digamma, has no row yet",
-        notes="log |gamma(x)|: poles give inf; relative to the value except near its roots 1, 2 and between poles",
+        notes="log |gamma(x)|: poles give inf; relative to the value except near its roots 1, 2 and between poles. f64: the "
+        "reference, CPython's own lgamma, is good to 9 ulp; libm and CUDA to 4",
     ),
     ScalarOp(
         name="gamma", arity=1, rule=floats(1), reference=elementwise(_gamma_one), cuda=_GAMMA, llvm=libm("tgamma"),

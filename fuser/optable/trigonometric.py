@@ -1,7 +1,7 @@
 """Rows of circular and hyperbolic functions and their inverses.
 
-In: nothing. Out: rows as NumPy's ufuncs, primitive on both targets through the devices' libraries. Error bounds
-are the larger of CUDA's documented ones and the CPU's.
+In: nothing. Out: rows as NumPy's ufuncs, primitive on CUDA, expanded through `mathlib` on CPUs. Error bounds are the
+larger of CUDA's documented ones and this project's.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from fuser.optable.base import Cost, Expand, Names, ScalarOp, Table, Vjp
-from fuser.optable.mathlib import circular, hyperbolic
+from fuser.optable.mathlib import circular, hyperbolic, inverse_circular
 from fuser.optable.references import in_double
 from fuser.optable.rules import numpy_rule
 from fuser.optable.spell import c_call, libm
@@ -17,13 +17,12 @@ from fuser.optable.spell import c_call, libm
 
 def _function(
     name: str, short: str, ufunc: np.ufunc, domain: tuple[float, float], cost: Cost, ulp: tuple[float, float], vjp: Vjp,
-    notes: str = "", expand: Expand | None = None,
+    notes: str, expand: Expand,
 ) -> ScalarOp:  # fmt: skip
     """A unary function; `short` is its C, torch and array-API name, and a second DSL name where it differs."""
     other = () if short == name else (short,)
     return ScalarOp(
-        name=name, arity=1, rule=numpy_rule(ufunc), reference=in_double(ufunc), cuda=c_call(short),
-        llvm={} if expand else libm(short), expand=expand,
+        name=name, arity=1, rule=numpy_rule(ufunc), reference=in_double(ufunc), cuda=c_call(short), expand=expand,
         names=Names(numpy=(name, *other), torch=(short, *((name,) if other else ())), dsl=other, methods=(short,)),
         cost=cost, domain=domain, ulp={"f32": ulp[0], "f64": ulp[1]}, vjp=vjp, notes=notes,
     )  # fmt: skip
@@ -45,19 +44,19 @@ CIRCULAR = (
     ),
     _function(
         "arcsin", "asin", np.arcsin, (-0.99, 0.99), Cost(25, sfu=1, registers=4), (4, 2),
-        lambda g, y, x: (g / (1.0 - x * x).op("sqrt"),), "NaN outside [-1, 1]",
+        lambda g, y, x: (g / (1.0 - x * x).op("sqrt"),), "NaN outside [-1, 1]", inverse_circular.arcsin,
     ),
     _function(
         "arccos", "acos", np.arccos, (-0.99, 0.99), Cost(26, sfu=1, registers=5), (4, 2),
-        lambda g, y, x: (-(g / (1.0 - x * x).op("sqrt")),), "NaN outside [-1, 1]",
+        lambda g, y, x: (-(g / (1.0 - x * x).op("sqrt")),), "NaN outside [-1, 1]", inverse_circular.arccos,
     ),
     _function(
         "arctan", "atan", np.arctan, (-50, 50), Cost(19, sfu=1, registers=6), (3, 2),
-        lambda g, y, x: (g / (x * x + 1.0),), "keeps -0.0",
+        lambda g, y, x: (g / (x * x + 1.0),), "keeps -0.0", inverse_circular.arctan,
     ),
     ScalarOp(
         name="arctan2", arity=2, rule=numpy_rule(np.arctan2), reference=in_double(np.arctan2), cuda=c_call("atan2"),
-        llvm=libm("atan2"), cost=Cost(40, sfu=2, registers=10), ulp={"f32": 3, "f64": 2}, domain=(-50, 50),
+        expand=inverse_circular.arctan2, cost=Cost(40, sfu=2, registers=10), ulp={"f32": 3, "f64": 2}, domain=(-50, 50),
         names=Names(numpy=("arctan2", "atan2"), torch=("atan2", "arctan2"), dsl=("atan2",), methods=("atan2",)),
         vjp=lambda g, y, a, b: (g * b / (a * a + b * b), -(g * a) / (a * a + b * b)),
         notes="signs of zeros choose the quadrant, as in C",
@@ -78,11 +77,11 @@ LIBRARY = tuple(_library(short, ufunc) for short, ufunc in (("sin", np.sin), ("c
 HYPERBOLIC = (
     _function(
         "sinh", "sinh", np.sinh, (-80, 80), Cost(25, sfu=2, registers=6), (3, 2),
-        lambda g, y, x: (g * x.op("cosh"),), "keeps -0.0",
+        lambda g, y, x: (g * x.op("cosh"),), "keeps -0.0", hyperbolic.sinh,
     ),
     _function(
         "cosh", "cosh", np.cosh, (-80, 80), Cost(16, sfu=2, registers=3), (2, 2),
-        lambda g, y, x: (g * x.op("sinh"),),
+        lambda g, y, x: (g * x.op("sinh"),), "at least 1", hyperbolic.cosh,
     ),
     _function(
         "tanh", "tanh", np.tanh, (-10, 10), Cost(17, sfu=2, registers=6), (2, 2),
@@ -90,15 +89,15 @@ HYPERBOLIC = (
     ),
     _function(
         "arcsinh", "asinh", np.arcsinh, (-1e6, 1e6), Cost(41, sfu=2, registers=5), (3, 3),
-        lambda g, y, x: (g / (x * x + 1.0).op("sqrt"),), "keeps -0.0",
+        lambda g, y, x: (g / (x * x + 1.0).op("sqrt"),), "keeps -0.0", hyperbolic.arcsinh,
     ),
     _function(
         "arccosh", "acosh", np.arccosh, (1.01, 1e6), Cost(42, sfu=1, registers=5), (4, 3),
-        lambda g, y, x: (g / (x * x - 1.0).op("sqrt"),), "NaN below 1",
+        lambda g, y, x: (g / (x * x - 1.0).op("sqrt"),), "NaN below 1", hyperbolic.arccosh,
     ),
     _function(
         "arctanh", "atanh", np.arctanh, (-0.99, 0.99), Cost(38, sfu=1, registers=5), (3, 2),
-        lambda g, y, x: (g / (1.0 - x * x),), "infinities at -1 and 1, NaN beyond",
+        lambda g, y, x: (g / (1.0 - x * x),), "infinities at -1 and 1, NaN beyond", hyperbolic.arctanh,
     ),
 )  # fmt: skip
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fuser.construct import joining, views
+from fuser.construct import editing, joining, views
 from fuser.graph import Builder, Node
 from fuser.optable.adapt import arrays, function, listed, spread
 from fuser.optable.base import Table
@@ -86,6 +86,12 @@ def _unstack(b: Builder, x: Node, axis: Any = 0) -> tuple[Node, ...]:
     return tuple(indexing.getitem(b, x, (*(slice(None),) * k, i)) for i in range(count))
 
 
+def _insert(b: Builder, x: Node, obj: Any, values: Any, axis: Any = None) -> Node:
+    from fuser.construct import creation
+
+    return editing.insert(b, x, obj, creation.array(b, values), axis)
+
+
 def _expand_as(b: Builder, x: Node, other: Node) -> Node:
     return views.broadcast_to(b, x, other.shape)
 
@@ -131,6 +137,9 @@ ROWS = (
     function("dstack", listed(joining.dstack), numpy="dstack", torch="dstack"),
     function("column_stack", listed(joining.column_stack), numpy="column_stack", torch="column_stack"),
     function("block", _block, numpy="block"),
+    function("delete", arrays(1, editing.delete), numpy="delete"),
+    function("insert", arrays(1, _insert), numpy="insert"),
+    function("resize", arrays(1, editing.resize), numpy="resize"),
     function("append", arrays(2, joining.append), numpy="append"),
     function("split", arrays(1, _split), numpy="split"),
     function("array_split", arrays(1, _array_split), numpy="array_split", torch="tensor_split"),

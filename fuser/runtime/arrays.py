@@ -92,10 +92,8 @@ def from_specs(tree: Any, sizes: Mapping[str, int] | None = None) -> Any:
     if isinstance(tree, str) and specs.looks_like_array(tree):
         tree = specs.parse(tree)
     if isinstance(tree, specs.ArraySpec):
-        known = sizes or {}
-        return SpecArray(
-            tree.dtype, tuple(d if isinstance(d, int) else known.get(d.value, DEFAULT_DIM) for d in tree.shape)
-        )
+        free = {s for d in tree.shape if not isinstance(d, int) for s in d.symbols}
+        return SpecArray(tree.dtype, specs.concrete(tree, {**dict.fromkeys(free, DEFAULT_DIM), **(sizes or {})}))
     if family_of(tree) is None and hasattr(tree, "shape") and hasattr(tree, "dtype"):
         return SpecArray(_dtype(tree.dtype, "spec"), tuple(int(d) for d in tree.shape))
     return tree
@@ -104,6 +102,18 @@ def from_specs(tree: Any, sizes: Mapping[str, int] | None = None) -> Any:
 def overlaps(a: ArrayInfo, b: ArrayInfo) -> bool:
     """Whether two arrays' byte ranges meet (conservative: interleaved strided arrays count as overlapping)."""
     return a.place == b.place and a.extent[0] < b.extent[1] and b.extent[0] < a.extent[1]
+
+
+def share_memory(a: ArrayInfo, b: ArrayInfo) -> bool:
+    """Whether two arrays have an element's byte in common; decided exactly for NumPy arrays, unless that is too hard."""
+    if not overlaps(a, b):
+        return False
+    if a.family != "numpy" or b.family != "numpy":
+        return True
+    try:
+        return bool(np.shares_memory(a.base, b.base, max_work=4096))
+    except np.exceptions.TooHardError:
+        return True
 
 
 def is_array(value: object) -> bool:

@@ -57,8 +57,7 @@ def run(
                 _launch(step, table, place, stream, env)
             else:
                 _library(program, step, everything, place)
-        for effect in program.graph.effects:
-            _write_back(program, effect.argument, effect.node, everything, place)
+        _write_effects(program, everything, place)
         del held
     fresh = {r.node: a for r, a in zip(program.results, results, strict=True)}
     return [infos[n.attrs.position] if isinstance(n.attrs, InputAttrs) else fresh[n] for n in program.graph.outputs]
@@ -113,12 +112,18 @@ def _library(program: BoundProgram, step: Library, everything: Everything, place
     call(step.node, operands, _array(program, step.node, everything, place), place)
 
 
-def _write_back(program: BoundProgram, argument: int, node: Node, everything: Everything, place: Place) -> None:
-    """Copy a computed value into an argument, at the end of the program."""
-    if program.places[node.id] == argument:
-        return  # the argument itself, or stored into it by a kernel
-    destination = as_place_array(everything[0][argument])
-    destination[...] = _array(program, node, everything, place)
+def _write_effects(program: BoundProgram, everything: Everything, place: Place) -> None:
+    """Copy computed values into arguments, at the end of the program; all are read before any is written."""
+    written = {e.argument for e in program.graph.effects}
+    copies = []
+    for effect in program.graph.effects:
+        source = effect.node.attrs.position if isinstance(effect.node.attrs, InputAttrs) else None
+        if program.places[effect.node.id] == effect.argument:
+            continue  # the argument itself, or stored into it by a kernel
+        value = _array(program, effect.node, everything, place)
+        copies.append((effect.argument, value.copy() if source in written else value))
+    for argument, value in copies:
+        as_place_array(everything[0][argument])[...] = value
 
 
 def _array(program: BoundProgram, node: Node, everything: Everything, place: Place) -> Any:

@@ -91,7 +91,7 @@ class CudaKernel:
         from cupy.cuda import driver
 
         cupy.cuda.runtime.free(0)  # makes sure that the primary context exists before the driver call
-        self._driver = driver
+        self._launch = driver.launchKernel
         self._module = driver.moduleLoadData(cubin)
         self.function = driver.moduleGetFunction(self._module, name)
         self.shared = shared
@@ -103,19 +103,76 @@ class CudaKernel:
         if grid[0] == 0 or grid[1] == 0:
             return
         pointers = (ctypes.c_void_p * len(arguments))(*(ctypes.addressof(a) for a in arguments))
-        self._driver.launchKernel(
-            self.function,
-            grid[0],
-            grid[1],
-            1,
-            block,
-            1,
-            1,
-            self.shared,
-            stream,
-            ctypes.addressof(pointers),
-            0,
-        )
+        self.start(grid, block, ctypes.addressof(pointers), stream)
+
+    def start(self, grid: tuple[int, int], block: int, arguments: int, stream: int) -> None:
+        """Launch with the address of an array of addresses of arguments."""
+        self._launch(self.function, grid[0], grid[1], 1, block, 1, 1, self.shared, stream, arguments, 0)
+
+
+class ArgumentBlock:
+    """A kernel's arguments in memory: `pointers` first, then scalars; `address` is what cuLaunchKernel reads."""
+
+    def __init__(self, pointers: int, scalars: Sequence[Any]) -> None:
+        self.pointers = (ctypes.c_void_p * max(pointers, 1))()
+        base = ctypes.addressof(self.pointers)
+        self._scalars = list(scalars)
+        self._list = (ctypes.c_void_p * max(pointers + len(scalars), 1))(*(base + 8 * k for k in range(pointers)))
+        self._first = pointers
+        self.address = ctypes.addressof(self._list)
+        self.set(scalars)
+
+    def set(self, scalars: Sequence[Any]) -> None:
+        """Other scalars (ctypes values), kept alive by the block."""
+        self._scalars = list(scalars)
+        for k, value in enumerate(scalars, self._first):
+            self._list[k] = ctypes.addressof(value)
+
+
+@cache
+def _getters() -> tuple[Any, Any, Any]:
+    import cupy
+
+    return cupy.cuda.runtime.getDevice, cupy.cuda.runtime.setDevice, cupy.cuda.get_current_stream
+
+
+class on_device:  # noqa: N801 - a context manager, spelled as the function that it is to its users
+    """Makes a device current for a block; costs one question where it is current already."""
+
+    __slots__ = ("_before", "_ordinal")
+
+    def __init__(self, ordinal: int) -> None:
+        self._ordinal, self._before = ordinal, ordinal
+
+    def __enter__(self) -> None:
+        get, put, _ = _getters()
+        self._before = get()
+        if self._before != self._ordinal:
+            put(self._ordinal)
+
+    def __exit__(self, *error: object) -> None:
+        if self._before != self._ordinal:
+            _getters()[1](self._before)
+
+
+def cupy_stream() -> int:
+    """CuPy's current stream on the current device."""
+    return int(_getters()[2]().ptr)
+
+
+def torch_stream(ordinal: int) -> int:
+    """torch's current stream on a device."""
+    import torch
+
+    raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # 0.2 us; the public way makes an object first
+    return int(raw(ordinal) if raw is not None else torch.cuda.current_stream(ordinal).cuda_stream)
+
+
+def external_stream(stream: int) -> Any:
+    """A context in which CuPy uses someone else's stream."""
+    import cupy
+
+    return cupy.cuda.ExternalStream(stream)
 
 
 def copy_to(place: Place, value: Any) -> Any:
@@ -151,12 +208,15 @@ class LazyKernel:
         self.cubin, self.name, self.shared = cubin, name, shared
         self._loaded: dict[int, CudaKernel] = {}
 
+    def on(self, ordinal: int) -> CudaKernel:
+        """The kernel loaded on a device, which must be the current one."""
+        kernel = self._loaded.get(ordinal)
+        if kernel is None:
+            kernel = self._loaded.setdefault(ordinal, CudaKernel(self.cubin, self.name, self.shared))
+        return kernel
+
     def launch(self, grid: tuple[int, int], block: int, arguments: Sequence[Any], stream: int) -> None:
         """Launch on the current device."""
         import cupy
 
-        ordinal = cupy.cuda.runtime.getDevice()
-        kernel = self._loaded.get(ordinal)
-        if kernel is None:
-            kernel = self._loaded.setdefault(ordinal, CudaKernel(self.cubin, self.name, self.shared))
-        kernel.launch(grid, block, arguments, stream)
+        self.on(cupy.cuda.runtime.getDevice()).launch(grid, block, arguments, stream)

@@ -47,6 +47,15 @@ class Pool:
         chunk = max(grain, -(-trips // (self.threads * TASKS_PER_THREAD)))
         self._dispatch(self._state, kernel, buffers, scalars, trips, chunk)
 
+    @property
+    def state(self) -> int:
+        """Address of the state that `dispatch` takes."""
+        return self._state
+
+    @property
+    def dispatch_address(self) -> int:
+        return int(self._native.dispatch)
+
     def _start(self) -> ctypes.c_ulong | None:
         thread = ctypes.c_ulong()
         attributes = ctypes.create_string_buffer(128)
@@ -103,6 +112,7 @@ def set_num_threads(threads: int) -> None:
         raise ArgumentError(f"set_num_threads({threads}): at least one thread is needed", "bad-threads")
     with _current.lock:
         old, _current.pool, _current.threads = _current.pool, None, threads
+        _publish()
     if old is not None:
         old.stop()
 
@@ -115,7 +125,31 @@ def current() -> Pool | None:
             pool = _current.pool
             if pool is None:
                 pool = _current.pool = Pool(num_threads())
+                _publish()
+    elif pool is None:
+        _publish()
     return pool
+
+
+# What native callers look at: mode (0 ask `current`, 1 one thread, 2 the pool), the pool object (to hold a reference
+# while in it), its state, its threads, `dispatch`. Written and read under the interpreter's lock.
+_cell = (ctypes.c_int64 * 5)()
+
+
+def cell_address() -> int:
+    """Where native callers find the pool."""
+    return ctypes.addressof(_cell)
+
+
+def _publish() -> None:
+    """Bring the cell up to date."""
+    pool = _current.pool
+    _cell[0] = 0
+    if pool is not None:
+        _cell[1:5] = [id(pool), pool.state, pool.threads, pool.dispatch_address]
+        _cell[0] = 2
+    elif _current.threads == 1 or os.name != "posix":
+        _cell[0] = 1
 
 
 def _cores() -> int:
@@ -127,10 +161,12 @@ def _forget() -> None:
     """In a forked child the threads are gone, and the lock may be held by one of them."""
     _current.lock = threading.Lock()
     _current.pool = None
+    _publish()
 
 
 def _end() -> None:
     pool, _current.pool, _current.threads = _current.pool, None, 1
+    _publish()
     if pool is not None:
         pool.stop()
 

@@ -1,14 +1,24 @@
 """CUDA schedules in the SIMT interpreter, against the reference, against themselves, and against `fuser.order`."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
 import pytest
 
+from fuser.codegen import simt
+from fuser.codegen.expand import expand
+from fuser.codegen.loops import walk
 from fuser.codegen.schedule import cuda
 from fuser.codegen.verify import verify
+from fuser.device import find
 from fuser.dtypes import BF16, BOOL, F32, F64, I32, DType
+from fuser.graph import Builder, Effect
+from fuser.group import Group, Space, Stage, Store
+from fuser.hostexpr import sym
+from fuser.keys import SizeClass
 from fuser.order import Order, bucket, order
+from fuser.schedule import CudaSchedule
 from tests.codegen.corpus import PROGRAMS, Case, applies
 
 AWKWARD = ((1, 1, 1), (2, 31, 2), (33, 32, 1), (5, 127, 3), (31, 1000, 2))
@@ -151,12 +161,84 @@ def test_retreats_end_and_keep_the_order() -> None:
     assert {s.order for s in seen} == {chosen.order}
 
 
+def under(case: Case, schedule: CudaSchedule) -> list[bytes]:
+    """The output bits of a one-group case under another schedule."""
+    other = replace(case)
+    other.__dict__["schedules"] = (schedule, *case.schedules[1:])
+    return [a.tobytes() for a in other.run()]
+
+
+@pytest.mark.parametrize("size", [(70, 130, 1), (64, 64, 1), (100, 48, 1), (1, 200, 1), (128, 256, 1)], ids=str)
+@pytest.mark.parametrize("dtype", [F32, BF16, F64], ids=str)
+def test_transposed_operands_cross_in_squares(dtype: DType, size: tuple[int, int, int]) -> None:
+    case = Case("transposed", dtype, sizes(*size))
+    (plain,) = case.schedules
+    assert plain.tile == 0
+    vector = 16 // dtype.bytes if size[1] % 16 == 0 else 1
+    for side in (s for s in (32, 64) if s * s >= 256 * 16 // dtype.bytes):  # every thread has a vector of the square
+        squares = replace(plain, tile=side, vector=vector, unroll=1, threads=256)
+        assert under(case, squares) == [a.tobytes() for a in case.run()]
+
+
+def test_squares_are_for_large_transposed_operands() -> None:
+    assert Case("transposed", F32, sizes(8192, 8192, 1)).schedules[0].tile == 64
+    assert Case("broadcast", F32, sizes(8192, 8192, 1)).schedules[0].tile == 0
+
+
+@pytest.mark.parametrize("name", ["abs_sum", "row_statistics"])
+def test_turns_of_a_split_change_no_bit(name: str) -> None:
+    case = Case(name, F32, sizes(2, 150_000, 1))
+    (chosen,) = case.schedules
+    assert (chosen.kind, chosen.turns) == ("split", 1)
+    want = [a.tobytes() for a in case.run()]
+    for turns in (2, 4, chosen.order.segments):
+        assert under(case, replace(chosen, turns=turns)) == want
+
+
+def test_argmax_of_rows_without_a_winner() -> None:
+    """Values no better than the identity still have an index: the first."""
+    case = Case("row_statistics", F32, sizes(4, 5000, 1))
+    x = case.arrays[0]
+    x[0], x[1, 7:], x[2, 4000], x[3] = -np.inf, -np.inf, np.nan, 3.0
+    np.testing.assert_array_equal(case.run()[3], case.reference()[3])
+
+
+def test_a_chain_of_ten_thousand_operators() -> None:
+    b = Builder("chain")
+    x = y = b.argument("x", F32, (sym("n"),))
+    for k in range(10_000):
+        y = b.make(("add", "multiply")[k % 2], (y, x), None, F32, x.shape)
+    graph = b.close([y])
+    space = Space(x.shape)
+    stage = Stage(stores=(Store(y.id, space.parallel_index),))
+    group = Group("chain", tuple(range(1, 10_001)), (x.id,), (space,), ((stage,),))
+    size_class = SizeClass((("n", 1024),), (), ("c",), True, 32, ("n",))
+    chosen = cuda.choose(graph, group, size_class, find("sm_90"))
+    (kernel,) = cuda.lower(graph, group, chosen, ("c",))
+    assert (chosen.vector, chosen.unroll) == (1, 1)
+    assert 10_000 <= sum(1 for _ in walk(kernel.body)) < 10_100
+
+
+def test_an_argument_stored_in_place_is_one_buffer() -> None:
+    b = Builder("double")
+    x = b.argument("x", F32, (sym("n"),))
+    y = b.make("add", (x, x), None, F32, x.shape)
+    graph = b.close([], [Effect(0, y)])
+    space = Space(x.shape)
+    stage = Stage(stores=(Store(y.id, space.parallel_index),))
+    group = Group("double", (y.id,), (x.id,), (space,), ((stage,),), in_place=((y.id, 0),))
+    size_class = SizeClass((("n", 1024),), (), ("c",), True, 32)
+    (kernel,) = cuda.lower(graph, group, cuda.choose(graph, group, size_class, find("sm_90")), ("c",))
+    assert [(p.role, p.node) for p in kernel.buffers] == [("inout", x.id)]
+    memory = np.arange(1001, dtype=np.float32)
+    simt.run(expand(kernel), {kernel.buffers[0].name: memory}, {"n": 1001})
+    np.testing.assert_array_equal(memory, 2 * np.arange(1001, dtype=np.float32))
+
+
 def test_every_retreat_gives_the_same_bits() -> None:
     for name in ("softmax", "column_normalise"):
         case = Case(name, F32, sizes(300, 2048, 1))
         want = [a.tobytes() for a in case.run()]
         schedule = case.schedules[0]
         while (schedule := cuda.retreat(schedule)) is not None:
-            other = Case(name, F32, sizes(300, 2048, 1))
-            other.__dict__["schedules"] = (schedule, *case.schedules[1:])
-            assert [a.tobytes() for a in other.run()] == want, schedule
+            assert under(case, schedule) == want, schedule

@@ -60,8 +60,13 @@ SINGLE_2 = Range(0.0, 0.0, -151.0, 129.0, -125.0)
 DOUBLE_2 = Range(0.0, 0.0, -1076.0, 1025.0, -1021.0)
 
 
-def _range(x: S) -> Range:
+def limits_of(x: S) -> Range:
     return SINGLE if x.dtype == F32 else DOUBLE
+
+
+def tiny_below(x: S) -> float:
+    """exp of less may be subnormal."""
+    return limits_of(x).tiny
 
 
 def exponent_offset(x: S) -> float:
@@ -72,7 +77,7 @@ def exponent_offset(x: S) -> float:
 
 def reduced(x: S) -> tuple[S, S]:
     """(shifted n, r) with x = n*ln2 + r, |r| <= ln2/2 up to rounding; for |x| below the format's overflow."""
-    limits, offset = _range(x), exponent_offset(x)
+    limits, offset = limits_of(x), exponent_offset(x)
     shifted = fma(x, LOG2E, offset)
     n = shifted - offset
     return shifted, fma(n, -limits.ln2_low, fma(n, -limits.ln2_high, x))
@@ -89,17 +94,17 @@ def exp_in_range(x: S) -> S:
     return twice_exp(r) * power_of_two(shifted)
 
 
-def _scaled(twice: S, shifted: S, tiny: S) -> S:
+def scaled(twice: S, shifted: S, tiny: S) -> S:
     """twice * 2**(n-1), rounded once; `tiny` says where it may be subnormal."""
     product = twice * power_of_two(tiny.where(shifted + 64.0, shifted))
     return tiny.where(product * 2.0**-64, product)
 
 
 def exp(x: S) -> S:
-    limits = _range(x)
+    limits = limits_of(x)
     x = at_least(at_most(x, limits.high), limits.low)
     shifted, r = reduced(x)
-    return _scaled(twice_exp(r), shifted, x < limits.tiny)
+    return scaled(twice_exp(r), shifted, x < limits.tiny)
 
 
 def exp2(x: S) -> S:
@@ -116,14 +121,14 @@ def exp2_of_sum(x: S, low: S | None) -> S:
     if low is not None:
         r = r + low
     twice = horner(r, (2.0, *chosen(x, EXP2_SINGLE, EXP2_DOUBLE)))
-    return _scaled(twice, shifted, x < limits.tiny)
+    return scaled(twice, shifted, x < limits.tiny)
 
 
 def expm1(x: S) -> S:
     """2*(s*(r + q) + (s - 1/2)) with s = 2**(n-1) and q = exp(r) - 1 - r: the two additions are fused, so
     that only the rounding of s*r + (s - 1/2) and the last one count."""
     least, nothing = (-18.0, 2.0**-26) if x.dtype == F32 else (-38.0, 2.0**-55)
-    within = at_least(at_most(x, _range(x).high), least)
+    within = at_least(at_most(x, limits_of(x).high), least)
     shifted, r = reduced(within)
     s = power_of_two(shifted)
     q = (r * r) * (horner(r, chosen(x, EXP_SINGLE, EXP_DOUBLE)) * 0.5)

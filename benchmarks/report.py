@@ -1,0 +1,135 @@
+"""Results as markdown, and the README's speed section.
+
+In: records written by `gpu` and `cpu`. Out: text; `write_section` puts it between `<!-- speed -->` and `<!-- /speed -->`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.peers import BY_HAND
+from benchmarks.workloads import geometric_mean
+
+Record = dict[str, Any]
+BEGIN, END = "<!-- speed -->", "<!-- /speed -->"
+
+
+def merged(records: Sequence[Record]) -> list[Record]:
+    """One record a kind: rows of later files join those of earlier ones, and replace the runs of the same peers."""
+    kinds: dict[str, Record] = {}
+    for record in records:
+        into = kinds.setdefault(record["kind"], {**record, "rows": []})
+        rows = {row["id"]: row for row in into["rows"]}
+        for row in record["rows"]:
+            old = rows.get(row["id"], {"runs": {}})
+            rows[row["id"]] = {**old, **row, "runs": {**old["runs"], **row["runs"]}}
+        into["rows"] = list(rows.values())
+        into["read_gbs"] = max(into.get("read_gbs", 0), record.get("read_gbs", 0))
+    return list(kinds.values())
+
+
+def table(records: Sequence[Record]) -> str:
+    """Markdown of all records."""
+    return "\n\n".join(gpu_table(r) if r["kind"] == "gpu" else cpu_table(r) for r in merged(records))
+
+
+def timed(row: Record) -> dict[str, float]:
+    """Microseconds by peer, of those that ran and were right."""
+    return {name: run["us"] for name, run in row["runs"].items() if "us" in run and "error" not in run}
+
+
+def best_peer(row: Record) -> tuple[str, float] | None:
+    """The fastest of what a user would pick instead."""
+    others = {n: t for n, t in timed(row).items() if not n.startswith("fuser") and n not in BY_HAND}
+    return min(others.items(), key=lambda item: item[1]) if others else None
+
+
+def speedups(rows: Sequence[Record], peer: str) -> list[float]:
+    """Time of a peer over fuser's, of the rows both ran."""
+    pairs = [(timed(r).get("fuser"), timed(r).get(peer)) for r in rows]
+    return [theirs / ours for ours, theirs in pairs if ours and theirs]
+
+
+def read_ceiling(record: Record) -> float:
+    """GB/s of the best pure read in the run, by hand or by any peer, over at least 256 MB."""
+    rates = [record.get("read_gbs", 0.0)]
+    for row in record["rows"]:
+        if row.get("minimum", 0) > 1 << 28 and row.get("written", row["minimum"]) < row["minimum"] / 100:
+            rates += [run["gbs"] for run in row["runs"].values() if "gbs" in run and "error" not in run]
+    return max(rates)
+
+
+def gpu_table(record: Record) -> str:
+    """A row a workload: share of a copy of the same bytes, and the best peer."""
+    ceiling = read_ceiling(record)
+    lines = [
+        f"{record['card']}, driver {record['driver']}, CUDA {record.get('cuda', '?')}, {record['date'][:10]}; "
+        f"{_versions(record)}. Times are medians with the L2 flushed before each call; % is of a plain copy of as many bytes in "
+        f"the same run (programs that only read can pass 100%: the best read was {ceiling:.0f} GB/s).",
+        "",
+        "| workload | MB | fuser | kernels | GB/s | best peer | fuser is | torch.compile |",
+        "|---|--:|--:|--:|--:|---|--:|--:|",
+    ]
+    lines += [_gpu_line(row) for row in record["rows"]]
+    means = [f"{geometric_mean(found):.2f}x {peer} ({len(found)} rows)" for peer in _peers(record) if (found := speedups(record["rows"], peer))]  # fmt: skip
+    if means:
+        lines += ["", f"Geometric means: {', '.join(means)}."]
+    return "\n".join(lines)
+
+
+def _peers(record: Record) -> list[str]:
+    return list(dict.fromkeys(n for row in record["rows"] for n in row["runs"] if not n.startswith("fuser")))
+
+
+def _versions(record: Record) -> str:
+    return ", ".join(f"{k} {v}" for k, v in record["versions"].items())
+
+
+def _gpu_line(row: Record) -> str:
+    ours, run = timed(row).get("fuser"), row["runs"].get("fuser", {})
+    if ours is None:
+        return f"| {row['name']} | | failed: {str(row.get('error', run.get('error', '')))[:80]} | | | | | |"
+    best = best_peer(row)
+    compiled = timed(row).get("torch.compile")
+    share = f"{100 * row['copy_us'] / ours:.0f}%"
+    kernels = str(run.get("launches", run.get("planned_kernels", "")))
+    peer = f"{best[0]} {100 * row['copy_us'] / best[1]:.0f}%" if best else ""
+    ratio = f"{best[1] / ours:.2f}x" if best else ""
+    other = f"{100 * row['copy_us'] / compiled:.0f}%" if compiled else ""
+    return f"| {row['name']} | {row['minimum'] / 1e6:.4g} | {share} | {kernels} | {run['gbs']:.0f} | {peer} | {ratio} | {other} |"
+
+
+def cpu_table(record: Record) -> str:
+    """A row a workload: milliseconds by peer, and the ratio to the best."""
+    peers = [n for n in _peers(record)]
+    lines = [
+        f"{record['card']}, {record['cores']} cores, {record['date'][:10]}; {_versions(record)}. Milliseconds, medians of "
+        "interleaved rounds; ratios are medians of paired rounds, fresh results unless it says `out=`.",
+        "",
+        f"| workload | fuser | fuser out= | {' | '.join(peers)} | best peer |",
+        f"|---|--:|--:|{'--:|' * len(peers)}--:|",
+    ]
+    for row in record["rows"]:
+        times = timed(row)
+        cells = [f"{times[n] / 1e3:.3g}" if n in times else "" for n in ("fuser", "fuser out=", *peers)]
+        best = best_peer(row)
+        ratio = f"{row['runs'][best[0]].get('ratio', 0):.2f}x {best[0]}" if best else ""
+        lines.append(f"| {row['name']} | {' | '.join(cells)} | {ratio} |")
+    means = []
+    for peer in peers:
+        found = [r["runs"][peer]["ratio"] for r in record["rows"] if r["runs"].get(peer, {}).get("ratio")]
+        if found:
+            means.append(f"{geometric_mean(found):.2f}x {peer} ({len(found)} rows)")
+    return "\n".join([*lines, "", f"Geometric means: {', '.join(means)}."])
+
+
+def write_section(readme: Path, text: str) -> None:
+    """Replace what stands between the markers; SystemExit where the file has none."""
+    content = readme.read_text(encoding="utf-8")
+    head, begin, rest = content.partition(BEGIN)
+    _, end, tail = rest.partition(END)
+    if not begin or not end:
+        raise SystemExit(f"{readme} has no {BEGIN} ... {END}")
+    readme.write_text(f"{head}{BEGIN}\n\n{text}\n\n{END}{tail}", encoding="utf-8")

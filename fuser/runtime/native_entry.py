@@ -1,0 +1,251 @@
+"""Roads and entries of the native short road: blocks of words that `native_call`'s function walks.
+
+In: a bound CPU program with what its arguments must be. Out: `Entry`, which owns all memory that native code looks at, and
+`Road`, a built-in function over a short list of entries. A thread inside native code holds a reference to its entry,
+so entries may be dropped from a road at any time.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from fuser.runtime import native_words as w
+from fuser.runtime import pool
+
+ENTRIES = 8  # a road's length: what does not match within it costs a few nanoseconds an entry
+METH_FASTCALL = 0x80
+
+
+class _MethodDef(ctypes.Structure):
+    """CPython's PyMethodDef."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p), ("function", ctypes.c_void_p), ("flags", ctypes.c_int), ("doc", ctypes.c_char_p),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ArrayNeed:
+    """An array argument: its dtype object, shape and byte strides, address modulo 16, table place."""
+
+    dtype: Any
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    phase: int
+    slot: int
+    writable: bool
+
+
+@dataclass(frozen=True)
+class NumberNeed:
+    """A Python number; integers between `low` and `high`."""
+
+    kind: type
+    low: int = -(1 << 63)
+    high: int = (1 << 63) - 1
+
+
+@dataclass(frozen=True)
+class SameNeed:
+    """The very object `value` (None, a bool, a string)."""
+
+    value: Any
+
+
+Need = ArrayNeed | NumberNeed | SameNeed
+
+
+@dataclass(frozen=True)
+class Step:
+    """A kernel: its address, table places, scalar slots with (slot, argument, mode) of run-time ones, trips, grain."""
+
+    address: int
+    slots: tuple[int, ...]
+    scalars: tuple[int, ...]
+    dynamic: tuple[tuple[int, int, int], ...]
+    trips: int
+    grain: int
+
+
+@dataclass
+class Entry:
+    """One kind of call. results: (callable, arguments, table place) that make an array each. temps: (place of the
+    block, offset, table place). effects: (argument, result). pairs: arguments that must not overlap. outputs: (kind, number), see `native_call`."""
+
+    needs: tuple[Need, ...]
+    results: tuple[tuple[Callable[..., Any], tuple[Any, ...], int], ...]
+    temps: tuple[tuple[int, int, int], ...]
+    steps: tuple[Step, ...]
+    effects: tuple[tuple[int, int], ...]
+    pairs: tuple[tuple[int, int], ...]
+    outputs: tuple[tuple[int, int], ...]
+    single: bool
+    finish: Callable[[tuple[Any, ...]], Any] | None
+    table: int
+    release: bool
+    keep: tuple[Any, ...]
+    block: Any = None
+    _blocks: list[Any] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        words = [0] * w.ENTRY_WORDS
+        slots = [k for s in self.steps for k in s.slots]
+        scalars = [v for s in self.steps for v in s.scalars]
+        words[w.E_HOLDER] = id(self)
+        words[w.E_TABLE] = self.table
+        words[w.E_NARGS] = len(self.needs)
+        words[w.E_ARGS] = self._words([v for need in self.needs for v in self._need(need)])
+        lists: tuple[tuple[int, int, list[tuple[int, ...]]], ...] = (
+            (w.E_RESULTS, w.E_RESULT, [(id(f), id(a), k) for f, a, k in self.results]),
+            (w.E_TEMPS, w.E_TEMP, list(self.temps)),
+            (w.E_SLOTS, w.E_SLOT, [(k,) for k in slots]),
+            (w.E_SCALARS, w.E_SCALAR, [(v,) for v in scalars]),
+            (w.E_DYNAMICS, w.E_DYNAMIC, self._dynamics()),
+            (w.E_STEPS, w.E_STEP, self._steps()),
+            (w.E_EFFECTS, w.E_EFFECT, list(self.effects)),
+            (w.E_OUTPUTS, w.E_OUTPUT, list(self.outputs)),
+            (w.E_PAIRS, w.E_PAIR, [(a, b, *self._extent(a), *self._extent(b)) for a, b in self.pairs]),
+        )
+        for count, first, records in lists:
+            words[count] = len(records)
+            words[first] = self._words([v for record in records for v in record])
+        words[w.E_FINISH] = id(self.finish) if self.finish is not None else int(not self.single)
+        words[w.E_EMPTY], words[w.E_ELLIPSIS] = id(_EMPTY), id(Ellipsis)
+        words[w.E_RELEASE] = int(self.release)
+        words[w.E_THREADED] = int(any(s.trips > s.grain for s in self.steps))
+        self.block = (ctypes.c_int64 * len(words))(*words)
+
+    def _words(self, values: Sequence[int]) -> int:
+        """A block of words that lives as long as the entry; its address."""
+        block = (ctypes.c_int64 * max(len(values), 1))(*values)
+        self._blocks.append(block)
+        return ctypes.addressof(block)
+
+    def _need(self, need: Need) -> tuple[int, ...]:
+        if isinstance(need, SameNeed):
+            return (w.K_SAME, id(need.value), 0, 0, 0, 0, 0, 0)
+        if isinstance(need, NumberNeed):
+            kind = w.K_INT if need.kind is int else w.K_FLOAT
+            return (kind, 0, 0, self._words((need.low, need.high)), 0, 0, id(need.kind), 0)
+        flags = w.ALIGNED | (w.WRITEABLE if need.writable else 0)
+        dims = self._words((*need.shape, *need.strides))
+        return (w.K_ARRAY, id(need.dtype), len(need.shape), dims, need.phase, need.slot, id(np.ndarray), flags)
+
+    def _extent(self, position: int) -> tuple[int, int]:
+        """Bytes [low, high) that an array argument occupies, from its data pointer."""
+        need = self.needs[position]
+        assert isinstance(need, ArrayNeed)
+        if 0 in need.shape:
+            return 0, 0
+        reach = [(d - 1) * s for d, s in zip(need.shape, need.strides, strict=True)]
+        return sum(r for r in reach if r < 0), sum(r for r in reach if r > 0) + int(need.dtype.itemsize)
+
+    def _dynamics(self) -> list[tuple[int, ...]]:
+        out: list[tuple[int, ...]] = []
+        base = 0
+        for s in self.steps:
+            out += [(base + k, argument, mode) for k, argument, mode in s.dynamic]
+            base += len(s.scalars)
+        return out
+
+    def _steps(self) -> list[tuple[int, ...]]:
+        out: list[tuple[int, ...]] = []
+        slot = scalar = 0
+        for s in self.steps:
+            out.append((s.address, slot, scalar, s.trips, s.grain, 0))
+            slot += len(s.slots)
+            scalar += len(s.scalars)
+        return out
+
+
+_EMPTY: tuple[()] = ()
+
+
+class Road:
+    """A built-in function over at most `ENTRIES` entries, newest first. watches: (kind, a, b, expected) objects."""
+
+    def __init__(self, watches: Sequence[tuple[int, Any, Any, Any]]) -> None:
+        self._watches = tuple(watches)  # keeps the objects alive that the words below point to
+        self._entries: list[Entry] = []
+        words = [v for kind, a, b, expected in self._watches for v in (kind, id(a), _id(b), _id(expected))]
+        self._watch = (ctypes.c_int64 * max(len(words), 1))(*words)
+        self._block = (ctypes.c_int64 * 5)(
+            0, id(NotImplemented), pool.cell_address(), len(self._watches), ctypes.addressof(self._watch)
+        )
+        native = _native()
+        assert native is not None
+        make = ctypes.pythonapi.PyCFunction_NewEx
+        make.restype, make.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
+        self.call: Callable[..., Any] = make(
+            ctypes.addressof(native.definition), ctypes.addressof(self._block), None
+        )
+
+    def add(self, entry: Entry) -> None:
+        """Put an entry in front; the last one goes where there are too many."""
+        kept = [entry, *(e for e in self._entries if e is not entry)][:ENTRIES]
+        for e, after in zip(kept, [*kept[1:], None], strict=True):
+            e.block[w.E_NEXT] = ctypes.addressof(after.block) if after is not None else 0
+        self._block[w.R_ENTRY] = ctypes.addressof(entry.block)
+        self._entries = kept
+
+    def close(self) -> None:
+        """Match nothing from now on."""
+        self._block[w.R_ENTRY] = 0
+        self._entries = []
+
+
+class _Nothing:
+    """Stands for C's NULL among watched values."""
+
+
+NOTHING = _Nothing()
+
+
+def _id(value: Any) -> int:
+    return 0 if value is NOTHING else id(value)
+
+
+@dataclass(frozen=True)
+class _Native:
+    definition: _MethodDef
+    keep: Any
+
+
+@cache
+def _native() -> _Native | None:
+    """The compiled function; None where this interpreter or NumPy is not what it leans on."""
+    if sys.implementation.name != "cpython" or object.__basicsize__ != 16 or ctypes.sizeof(ctypes.c_void_p) != 8:
+        return None
+    if not all(_struct_is_as_documented(a) for a in (np.empty((2, 3)), np.arange(10.0)[7:2:-2], np.array(1))):
+        return None
+    from fuser.runtime import native_build
+
+    built = native_build.build()
+    return _Native(_MethodDef(b"fuser_road", built.address, METH_FASTCALL, None), built)
+
+
+def usable() -> bool:
+    """Whether the native road can be used in this process."""
+    return _native() is not None
+
+
+def _struct_is_as_documented(a: np.ndarray[Any, Any]) -> bool:
+    def read(kind: Any, offset: int) -> Any:
+        return kind.from_address(id(a) + offset).value
+
+    dims, strides = read(ctypes.c_void_p, w.N_DIMS), read(ctypes.c_void_p, w.N_STRIDES)
+    return (
+        read(ctypes.c_void_p, w.N_DATA) == a.__array_interface__["data"][0]
+        and read(ctypes.c_int, w.N_RANK) == a.ndim
+        and tuple(ctypes.c_ssize_t.from_address(dims + 8 * k).value for k in range(a.ndim)) == a.shape
+        and tuple(ctypes.c_ssize_t.from_address(strides + 8 * k).value for k in range(a.ndim)) == a.strides
+        and read(ctypes.c_void_p, w.N_DTYPE) == id(a.dtype)
+        and read(ctypes.c_int, w.N_FLAGS) == a.flags.num
+    )
