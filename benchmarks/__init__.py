@@ -1,1 +1,4 @@
-"""Measurements of fuser beside what users would pick instead. `python -m benchmarks --help` says how; a timing is never a test."""
+"""Measurements of fuser beside what users would pick instead; a timing is never a test.
+
+`python -m benchmarks --help` says how to run them.
+"""

@@ -96,7 +96,9 @@ def parser() -> argparse.ArgumentParser:
         sub.add_argument("--out", type=Path, help="JSON file; benchmarks/results/ where left out")
         sub.set_defaults(run=run)
         if name == "gpu":
-            sub.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: a trial of the suite itself")
+            sub.add_argument(
+                "--device", choices=("cuda", "cpu"), default="cuda", help="cpu: a trial of the suite itself"
+            )
             sub.add_argument("--no-profile", action="store_true", help="do not count launches with the profiler")
     table = commands.add_parser("table", help="markdown from results")
     table.add_argument("results", type=Path, nargs="+")

@@ -1,7 +1,8 @@
 """Whether a result is right, before anything is timed.
 
 In: results as torch tensors, and what the program gives in float64 on the same inputs. Out: the worst norm-wise error, or
-WrongResult. The float64 run uses PyTorch operators one by one, on the device, independent of all that is measured.
+WrongResult. The float64 run uses PyTorch operators one by one, on the device, independent of all that is
+measured.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def truth(workload: Workload, args: list[Any]) -> list[Any]:
 
 
 def _kept(like: Any, seed: int) -> Any:
-    """The mask that fuser's dropout draws: its randomness has tests of its own, here it only has to be the same fused."""
+    """The mask that fuser's dropout draws: its randomness has tests of its own, fused it only has to be the same."""
     import fuser
 
     draw = fuser.compile(_dropped)

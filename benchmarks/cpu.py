@@ -27,6 +27,7 @@ Record = dict[str, Any]
 Call = Callable[[], Any]
 PACKAGES = ("fuser-compiler", "numpy", "scipy", "numexpr", "numba", "torch", "jax", "llvmlite")
 TOLERANCE = {"f32": 2e-5, "f64": 1e-11, "bf16": 1e-2}
+LOOSE = 5e-3  # for others, whose sums of many terms may be plain loops; the record has each one's error
 
 
 @dataclass(frozen=True)
@@ -99,11 +100,14 @@ def _numba(w: Workload, args: list[Any]) -> Call:
 def _torch_args(args: list[Any]) -> list[Any]:
     import torch
 
-    if any("bfloat16" in str(getattr(a, "dtype", "")) for a in args):
-        words = [torch.from_numpy(a.view(np.uint16).astype(np.int16)) if "bfloat16" in str(a.dtype) else torch.from_numpy(a) for a in args if hasattr(a, "dtype")]  # fmt: skip
-        scalars = [a for a in args if not hasattr(a, "dtype")]
-        return [t.view(torch.bfloat16) if t.dtype == torch.int16 else t for t in words] + scalars
-    return [torch.from_numpy(a) if isinstance(a, np.ndarray) else a for a in args]
+    def tensor(a: Any) -> Any:
+        if not isinstance(a, np.ndarray):
+            return a
+        if str(a.dtype) != "bfloat16":
+            return torch.from_numpy(a)
+        return torch.from_numpy(a.view(np.int16)).view(torch.bfloat16)
+
+    return [tensor(a) for a in args]
 
 
 def _torch(w: Workload, args: list[Any]) -> Call:
@@ -162,15 +166,25 @@ def _float_of(w: Workload) -> str:
     return next((s[0] for s in array_specs(w) if s is not None and s[0] in TOLERANCE), "f64")
 
 
-def run(rows: Sequence[Workload], options: Options, save: Callable[[Record], None], say: Callable[[str], None]) -> Record:
+def run(
+    rows: Sequence[Workload], options: Options, save: Callable[[Record], None], say: Callable[[str], None]
+) -> Record:
     """Measure; `save` gets the record so far after each row, `say` a line for people."""
     begun = time.perf_counter()
     wanted = list(options.peers or PEERS)
     if unknown := [n for n in wanted if n not in PEERS]:
         raise SystemExit(f"no peer is called {unknown[0]}; there are {', '.join(PEERS)}")
     names = [n for n in wanted if importlib.util.find_spec(PEERS[n][0]) is not None]
-    date = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
-    record: Record = {"kind": "cpu", "date": date, "card": _processor(), "cores": len(os.sched_getaffinity(0)), "load": os.getloadavg(), "versions": versions(PACKAGES), "seed": options.seed, "rows": []}  # fmt: skip
+    record: Record = {
+        "kind": "cpu",
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "card": _processor(),
+        "cores": len(os.sched_getaffinity(0)),
+        "load": os.getloadavg(),
+        "versions": versions(PACKAGES),
+        "seed": options.seed,
+        "rows": [],
+    }
     for w in rows:
         if time.perf_counter() - begun > options.seconds:
             record["not_run"] = [*record.get("not_run", []), w.id]
@@ -210,7 +224,9 @@ def measure(w: Workload, names: Sequence[str], options: Options) -> Record:
             if name == "fuser":
                 row["minimum"] = sum(inputs.minimum_bytes(w, own, results))
             if not w.random or name.startswith("fuser"):
-                row["runs"][name]["relative_error"] = _compare(results, wanted, TOLERANCE[_float_of(w)])
+                limit = TOLERANCE[_float_of(w)]
+                limit = limit if name.startswith("fuser") else max(limit, LOOSE)
+                row["runs"][name]["relative_error"] = _compare(results, wanted, limit)
         except Skip as reason:
             row["runs"][name] = {"skipped": str(reason)}
         except Exception as error:
@@ -260,6 +276,7 @@ def _rounds(entries: dict[str, Entry], options: Options) -> None:
     rounds = 3 if options.quick else max(5, min(25, int(6.0 / slowest)))
     for _ in range(rounds):
         for entry in entries.values():
+            time.sleep(0.004)  # the last peer's OpenMP threads spin for a while after their work
             start = time.perf_counter()
             for _ in range(entry.batch):
                 entry.call()

@@ -1,7 +1,7 @@
 """Programs in the forms that numexpr and Numba take.
 
-In: a workload's program name. Out: a numexpr expression, or a Numba function of explicit parallel loops with `fastmath`, as
-their users would write them. Programs missing here are not run by those peers.
+In: a workload's program name. Out: a numexpr expression, or a Numba function of explicit parallel loops with
+`fastmath`, as their users would write them. Programs missing here are not run by those peers.
 """
 
 from __future__ import annotations

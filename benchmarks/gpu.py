@@ -12,14 +12,24 @@ import platform
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from benchmarks import accuracy, handwritten, inputs, peers
 from benchmarks.machine import Host, open_machine
 from benchmarks.workloads import Workload
 
-PACKAGES = ("fuser-compiler", "torch", "triton", "jax", "cupy-cuda13x", "numpy", "llvmlite", "quack-kernels", "liger-kernel")
+PACKAGES = (
+    "fuser-compiler",
+    "torch",
+    "triton",
+    "jax",
+    "cupy-cuda13x",
+    "numpy",
+    "llvmlite",
+    "quack-kernels",
+    "liger-kernel",
+)
 Record = dict[str, Any]
 
 
@@ -46,12 +56,20 @@ def versions(packages: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def run(rows: Sequence[Workload], options: Options, save: Callable[[Record], None], say: Callable[[str], None]) -> Record:
+def run(
+    rows: Sequence[Workload], options: Options, save: Callable[[Record], None], say: Callable[[str], None]
+) -> Record:
     """Measure; `save` gets the record so far after each row, `say` a line for people."""
     begun = time.perf_counter()
     machine = open_machine(options.device)
-    date = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
-    record: Record = {"kind": "gpu", "date": date, **machine.describe(), "versions": versions(PACKAGES), "seed": options.seed, "rows": []}  # fmt: skip
+    record: Record = {
+        "kind": "gpu",
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        **machine.describe(),
+        "versions": versions(PACKAGES),
+        "seed": options.seed,
+        "rows": [],
+    }
     record["read_gbs"] = _read_ceiling(machine)
     say(f"{record['card']}, driver {record['driver']}; read {record['read_gbs']:.0f} GB/s")
     for w in rows:
@@ -88,8 +106,14 @@ def measure(w: Workload, machine: Host, options: Options, say: Callable[[str], N
     """One workload by all peers."""
     args = inputs.on_device(w, machine.device, options.seed)
     wanted = accuracy.truth(w, args)
-    shapes = [(tuple(x.shape), str(x.dtype)) for x in wanted]
-    row: Record = {"id": w.id, "name": w.name, "specs": [str(s) for s in w.specs], "wanted_kernels": w.kernels, "results": shapes, "runs": {}}  # fmt: skip
+    row: Record = {
+        "id": w.id,
+        "name": w.name,
+        "specs": [str(s) for s in w.specs],
+        "wanted_kernels": w.kernels,
+        "results": [(tuple(x.shape), str(x.dtype)) for x in wanted],
+        "runs": {},
+    }
     ready: dict[str, peers.Ready] = {}
     for name in options.peers:
         started = time.perf_counter()
@@ -206,11 +230,8 @@ def line(row: Record) -> str:
         elif "us" in run:
             text = f"{name} {run['us']:.0f}us {100 * run['share_of_copy']:.1f}%"
             if name == "fuser":
-                text += f" k{run.get('launches', run.get('planned_kernels'))} s{run.get('spills', 0)} first {run['first_call_s']:.1f}s [{'; '.join(run.get('schedules', []))}]"
+                kernels = run.get("launches", run.get("planned_kernels"))
+                text += f" k{kernels} s{run.get('spills', 0)} first {run['first_call_s']:.1f}s"
+                text += f" [{'; '.join(run.get('schedules', []))}]"
             parts.append(text)
     return " | ".join(parts)
-
-
-def as_json(options: Options) -> Record:
-    """The options, for the record."""
-    return asdict(options)

@@ -1,7 +1,7 @@
 """Fresh random inputs for a workload, made where they are used.
 
-In: a workload, a seed. Out: torch tensors on a device, or NumPy arrays on the host, and Python scalars. Floats are normal
-unless the workload bounds them; integers are uniform within its bounds.
+In: a workload, a seed. Out: torch tensors on a device, or NumPy arrays on the host, and Python scalars. Floats are
+normal unless the workload bounds them; integers are uniform within its bounds.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ def on_device(workload: Workload, device: str, seed: int) -> list[Any]:
         if dtype == torch.bool:
             out.append(torch.rand(shape, generator=generator, device=device) < 0.5)
         elif not dtype.is_floating_point:
-            out.append(torch.randint(int(low or 0), int(high or 100), shape, generator=generator, device=device).to(dtype))
+            out.append(
+                torch.randint(int(low or 0), int(high or 100), shape, generator=generator, device=device).to(dtype)
+            )
         elif low is None or high is None:
             out.append(torch.randn(shape, generator=generator, device=device, dtype=dtype))
         else:

@@ -1,6 +1,6 @@
 """One namespace for each array library, so that a program is written once and run by all.
 
-In: the library's name. Out: a `SimpleNamespace` with NumPy's names plus `erf sigmoid gelu relu dropout cross_entropy put assign
+In: the library's name. Out: a namespace with NumPy's names plus `erf sigmoid gelu relu dropout cross_entropy put assign
 written widened cast_like`; `programs(namespace)` is a copy of `benchmarks.programs` whose `xp` it is. Libraries are
 imported when asked for.
 """
@@ -15,10 +15,27 @@ from typing import Any
 
 import numpy as np
 
-SHARED = "abs exp log sqrt tanh sum mean max min argmax count_nonzero where concatenate cumsum transpose var".split()
+SHARED = [
+    "abs",
+    "exp",
+    "log",
+    "sqrt",
+    "tanh",
+    "sum",
+    "mean",
+    "max",
+    "min",
+    "argmax",
+    "count_nonzero",
+    "where",
+    "concatenate",
+    "cumsum",
+    "transpose",
+    "var",
+]
 
 
-def programs(library: SimpleNamespace) -> ModuleType:
+def programs(library: SimpleNamespace | ModuleType) -> ModuleType:
     """A fresh copy of the programs, bound to a library."""
     spec = importlib.util.find_spec("benchmarks.programs")
     assert spec is not None
@@ -37,12 +54,6 @@ def _of(module: Any, **special: Any) -> SimpleNamespace:
 def _stored(target: Any, value: Any) -> Any:
     target[...] = value
     return target
-
-
-def _copied(array: Any, key: Any, value: Any) -> Any:
-    new = array.copy()
-    new[key] = value
-    return new
 
 
 def _in_place(results: tuple[Any, ...], *targets: Any) -> Any:
@@ -67,15 +78,20 @@ def _array_functions(module: Any) -> dict[str, Any]:
         keep = module.random.random(x.shape) >= p
         return module.where(keep, x / (1 - p), 0)
 
+    def put(array: Any, key: Any, value: Any) -> Any:
+        new = module.copy(array)
+        new[key] = value
+        return new
+
     return {
         "relu": lambda x: module.maximum(x, 0),
         "gelu": _gelu(module),
         "sigmoid": lambda x: 1 / (1 + module.exp(-x)),
-        "widened": lambda x: x.astype(module.promote_types(x.dtype, module.float32)),
-        "cast_like": lambda x, like: x.astype(like.dtype),
+        "widened": lambda x: module.astype(x, module.promote_types(x.dtype, module.float32)),
+        "cast_like": lambda x, like: module.astype(x, like.dtype),
         "cross_entropy": cross_entropy,
         "dropout": dropout,
-        "put": _copied,
+        "put": put,
         "assign": _stored,
         "written": _in_place,
     }
@@ -91,8 +107,12 @@ def numpy() -> SimpleNamespace:
     return _of(np, **{**_array_functions(np), **special})
 
 
-def fuser() -> SimpleNamespace:
-    """NumPy's functions on tracers; `fuser.ops` where NumPy has none."""
+def fuser() -> ModuleType:
+    """NumPy's functions on tracers; `fuser.ops` where NumPy has none.
+
+    A module that passes for one of NumPy's: users' programs refer to `np`, which fuser knows not to change under it,
+    and calls take their short road.
+    """
     import fuser
 
     ops = fuser.ops
@@ -102,9 +122,14 @@ def fuser() -> SimpleNamespace:
         "gelu": lambda x: ops.gelu(x, approximate="tanh"),
         "cross_entropy": ops.cross_entropy,
         "dropout": ops.dropout,
-        "widened": lambda x: x.astype(np.float32),
+        "widened": lambda x: np.astype(x, np.float32),
+        "cast_like": lambda x, like: np.astype(
+            x, str(like.dtype).removeprefix("torch.")
+        ),  # tensors name torch's dtypes
     }
-    return _of(np, **{**_array_functions(np), **special})
+    module = ModuleType("numpy.and_fuser_ops")
+    module.__dict__.update(vars(_of(np, **{**_array_functions(np), **special})))
+    return module
 
 
 def cupy() -> SimpleNamespace:

@@ -1,7 +1,7 @@
 """Who is measured on a device: fuser, and what its users would pick instead.
 
 In: a workload and torch tensors. Out: `PEERS` by name, each of which turns them into a callable, or raises Skip with the
-reason. All of them see the same memory (DLPack); arguments that a program stores into are cloned for each.
+reason. All see the same memory (DLPack); arguments that a program stores into are cloned for each.
 """
 
 from __future__ import annotations
@@ -143,7 +143,16 @@ def cupy_peer(w: Workload, args: list[Any]) -> Ready:
     return Ready(lambda: program(*held), written=[args[k] for k in w.writes])
 
 
-FUSABLE = {"abs_sum", "polynomial", "black_scholes", "gelu_tanh", "bias_gelu", "scale_bias_gelu", "bias_gelu_erf", "geglu"}
+FUSABLE = {
+    "abs_sum",
+    "polynomial",
+    "black_scholes",
+    "gelu_tanh",
+    "bias_gelu",
+    "scale_bias_gelu",
+    "bias_gelu_erf",
+    "geglu",
+}
 
 
 def cupy_fuse_peer(w: Workload, args: list[Any]) -> Ready:
@@ -198,7 +207,13 @@ def liger_peer(w: Workload, args: list[Any]) -> Ready:
         half = args[0].shape[-1] // 2
         a, b = args[0][..., :half].contiguous(), args[0][..., half:].contiguous()
         return Ready(lambda: liger.liger_swiglu(a, b))
-    names = {"geglu": "geglu", "layernorm": "layer_norm", "rmsnorm": "rms_norm", "cross_entropy": "cross_entropy", "softmax": "softmax"}
+    names = {
+        "geglu": "geglu",
+        "layernorm": "layer_norm",
+        "rmsnorm": "rms_norm",
+        "cross_entropy": "cross_entropy",
+        "softmax": "softmax",
+    }
     if w.program not in names:
         raise Skip("Liger has no such kernel")
     function = getattr(liger, f"liger_{names[w.program]}")

@@ -32,7 +32,9 @@ def draw(record: Record, path: Path) -> Path:
     if not gpu:
         axes.set_xscale("log")
     axes.set_ylim(-0.7, len(rows) - 0.3)
-    axes.set_title(f"{record['card']}, {record['date'][:10]}: fuser (blue), torch.compile (orange), best peer (grey)", fontsize=9)
+    axes.set_title(
+        f"{record['card']}, {record['date'][:10]}: fuser (blue), torch.compile (orange), best peer (grey)", fontsize=9
+    )
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     path.parent.mkdir(parents=True, exist_ok=True)

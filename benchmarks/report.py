@@ -1,6 +1,7 @@
 """Results as markdown, and the README's speed section.
 
-In: records written by `gpu` and `cpu`. Out: text; `write_section` puts it between `<!-- speed -->` and `<!-- /speed -->`.
+In: records written by `gpu` and `cpu`. Out: text; `write_section` puts it between `<!-- speed -->` and
+`<!-- /speed -->`.
 """
 
 from __future__ import annotations
@@ -66,14 +67,18 @@ def gpu_table(record: Record) -> str:
     ceiling = read_ceiling(record)
     lines = [
         f"{record['card']}, driver {record['driver']}, CUDA {record.get('cuda', '?')}, {record['date'][:10]}; "
-        f"{_versions(record)}. Times are medians with the L2 flushed before each call; % is of a plain copy of as many bytes in "
-        f"the same run (programs that only read can pass 100%: the best read was {ceiling:.0f} GB/s).",
+        f"{_versions(record)}. Times are medians with the L2 flushed before each call; % is of a plain copy of as many "
+        "bytes in the same run (programs that only read can pass 100%: the best read was "
+        f"{ceiling:.0f} GB/s).",
         "",
         "| workload | MB | fuser | kernels | GB/s | best peer | fuser is | torch.compile |",
         "|---|--:|--:|--:|--:|---|--:|--:|",
     ]
     lines += [_gpu_line(row) for row in record["rows"]]
-    means = [f"{geometric_mean(found):.2f}x {peer} ({len(found)} rows)" for peer in _peers(record) if (found := speedups(record["rows"], peer))]  # fmt: skip
+    means = []
+    for name in _peers(record):
+        if found := speedups(record["rows"], name):
+            means.append(f"{geometric_mean(found):.2f}x {name} ({len(found)} rows)")
     if means:
         lines += ["", f"Geometric means: {', '.join(means)}."]
     return "\n".join(lines)
@@ -98,12 +103,13 @@ def _gpu_line(row: Record) -> str:
     peer = f"{best[0]} {100 * row['copy_us'] / best[1]:.0f}%" if best else ""
     ratio = f"{best[1] / ours:.2f}x" if best else ""
     other = f"{100 * row['copy_us'] / compiled:.0f}%" if compiled else ""
-    return f"| {row['name']} | {row['minimum'] / 1e6:.4g} | {share} | {kernels} | {run['gbs']:.0f} | {peer} | {ratio} | {other} |"
+    moved = f"{row['minimum'] / 1e6:.4g}"
+    return f"| {row['name']} | {moved} | {share} | {kernels} | {run['gbs']:.0f} | {peer} | {ratio} | {other} |"
 
 
 def cpu_table(record: Record) -> str:
     """A row a workload: milliseconds by peer, and the ratio to the best."""
-    peers = [n for n in _peers(record)]
+    peers = _peers(record)
     lines = [
         f"{record['card']}, {record['cores']} cores, {record['date'][:10]}; {_versions(record)}. Milliseconds, medians of "
         "interleaved rounds; ratios are medians of paired rounds, fresh results unless it says `out=`.",

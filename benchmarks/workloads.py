@@ -1,3 +1,4 @@
+# ruff: noqa: E501  -- the tables below read best with a workload a line
 """What is measured: the public workloads P01-P28, the further rows of the peers' table, small inputs, and rows for CPUs.
 
 In: nothing. Out: `GPU` (all rows for a GPU run), `CPU`, and `WORKLOADS` (P01-P28). Sizes of P rows are those of a GPU run; a
@@ -57,7 +58,11 @@ def array_specs(workload: Workload) -> list[tuple[str, tuple[int, ...]] | None]:
     out: list[tuple[str, tuple[int, ...]] | None] = []
     for s in workload.specs:
         parsed = specs.parse(s) if isinstance(s, str) else None
-        out.append((str(parsed.dtype), tuple(int(str(d)) for d in parsed.shape)) if isinstance(parsed, specs.ArraySpec) else None)
+        out.append(
+            (str(parsed.dtype), tuple(int(str(d)) for d in parsed.shape))
+            if isinstance(parsed, specs.ArraySpec)
+            else None
+        )
     return out  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from fuser.dtypes import BOOL, I32, U32, DType
 from fuser.errors import InternalError
 from fuser.hostexpr import HostExpr, Monomial, call, from_terms, is_scalar_symbol, lit, sym, terms
 from fuser.indexmap import Index, coefficient, recombine
+from fuser.ranges import join_digits, simplify
 
 if TYPE_CHECKING:
     from fuser.codegen.builder import KernelBuilder
@@ -143,6 +144,7 @@ class Ranges:
     def _simplify(self, e: HostExpr) -> HostExpr:
         if e.op in ("lit", "sym") or self.is_host(e):
             return e
+        e = simplify(e, self.extents)
         out: dict[int, HostExpr] = {}
         for n in e.walk():
             args = tuple(out[id(a)] for a in n.args)
@@ -153,7 +155,7 @@ class Ranges:
             elif new.op in ("min", "max"):
                 new = self._clamp(new)
             out[id(n)] = new
-        return recombine(out[id(e)])
+        return join_digits(recombine(out[id(e)]))
 
     def _divide(self, n: HostExpr) -> HostExpr:
         a, d = n.args

@@ -52,3 +52,12 @@ def unsupported(name: str) -> str:
             return WAYS[key]
     near = difflib.get_close_matches(plain.rpartition(".")[2], table().names("numpy"), 1, 0.87)
     return f"nearest: np.{near[0]}" if near else "nothing near; call it outside"
+
+
+def unsupported_torch(name: str) -> str:
+    """The phrase for a torch function or method."""
+    plain = name.rstrip("_")
+    if plain in WAYS:
+        return WAYS[plain]
+    near = difflib.get_close_matches(plain, table().names("torch"), 1, 0.8)
+    return f"nearest: torch.{near[0]}" if near else "nothing near; call it outside"

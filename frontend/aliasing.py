@@ -28,7 +28,7 @@ VIEWS: Mapping[str, str] = {
     **dict.fromkeys(("reshape", "ravel", "squeeze", "expand_dims"), "reshape"),
     **dict.fromkeys(("atleast_1d", "atleast_2d", "atleast_3d"), "reshape"),
     **dict.fromkeys(("flip", "fliplr", "flipud"), "flip"),
-    **dict.fromkeys(("split", "array_split", "hsplit", "vsplit", "dsplit", "unstack"), "index"),
+    **dict.fromkeys(("split", "array_split", "hsplit", "vsplit", "dsplit"), "index"),
     **dict.fromkeys(("broadcast_to", "diagonal", "rot90"), "read"),
 }
 

@@ -66,6 +66,7 @@ class Context:
 
     def __init__(self, name: str, env: Mapping[str, Any] | None = None) -> None:
         self.name, self.env = name, env
+        self.torch = False  # a function of torch tensors: torch's methods, promotion and names
         self.b = Builder(name)
         self.calls = 0
         self.asked: set[Any] = set()  # places where a refused call's result was tested
@@ -102,12 +103,12 @@ class Context:
             node = node.inputs[0]
 
     # -- outside arrays ----------------------------------------------------------------------------
-    def outside(self, array: np.ndarray[Any, Any]) -> Node:
-        """The hidden input for an outside array; one changed since it was last used is another input."""
+    def outside(self, array: Any) -> Node:
+        """The hidden input for an outside array or tensor; one changed since it was last used is another input."""
         found = self._inputs.get(id(array))
         if found is not None and (id(array) in self.known or _same_content(found[1], array)):
             return found[2]
-        dtype = find(array.dtype)
+        dtype = find(str(array.dtype).removeprefix("torch."))
         if dtype is None or dtype in COMPLEX:
             message = f"an array of dtype {array.dtype} is used: not supported"
             raise DTypeError(message, "dtype", (self.b.span,) if self.b.span else ())
@@ -116,7 +117,7 @@ class Context:
         if captured is None:
             content = array.copy()
             captured = Captured("", lambda: content)
-        node = self.b.argument(self._fresh(captured.path or "constant"), dtype, array.shape, captured=True)
+        node = self.b.argument(self._fresh(captured.path or "constant"), dtype, tuple(array.shape), captured=True)
         self.captured.append(captured)
         self._inputs[id(array)] = (array, content, node)
         return node

@@ -26,7 +26,11 @@ from fuser.hostexpr import HostExpr, lit
 
 
 def lookup(array: TracedArray, name: str) -> Any:
-    """A method by name; AttributeError for what NumPy arrays do not have."""
+    """A method by name; AttributeError for what NumPy arrays (torch tensors) do not have."""
+    if array._ctx.torch:
+        from fuser.frontend import torch_methods
+
+        return torch_methods.lookup(array, name)
     own = _OWN.get(name)
     if own is not None:
         return partial(own, array)

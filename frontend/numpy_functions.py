@@ -127,9 +127,15 @@ def _apply_over_axes(ctx: Context, frame: Frame, func: Any, a: Any, axes: Any) -
     return a
 
 
+def _unstack(ctx: Context, frame: Frame, x: Any, axis: int = 0) -> Any:
+    """`np.unstack`: views along an axis."""
+    first = np.moveaxis(x, axis, 0)
+    return tuple(first[k] for k in range(len(first)))
+
+
 OWN: dict[str, Callable[..., Any]] = {
     "shape": _shape, "ndim": _ndim, "size": _size, "copy": _copy, "copyto": _copyto, "fill_diagonal": _fill_diagonal,
     "result_type": _result_type, "can_cast": _can_cast, "iscomplexobj": _kind(False), "isrealobj": _kind(True),
     "real": _real, "imag": _imag, "array_repr": _text, "array_str": _text, "array2string": _text,
-    "apply_over_axes": _apply_over_axes, "may_share_memory": _share, "shares_memory": _share,
+    "unstack": _unstack, "apply_over_axes": _apply_over_axes, "may_share_memory": _share, "shares_memory": _share,
 }  # fmt: skip

@@ -49,6 +49,12 @@ class Poison:
 
         return protocols.function(self._ctx, func, args, kwargs)
 
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        from fuser.frontend import torch_calls
+
+        return torch_calls.function(func, args, kwargs or {})
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)

@@ -42,6 +42,11 @@ def operator(ctx: Context, ufunc: Any, inputs: tuple[Any, ...]) -> Any:
     """A Python operator: the ufunc without options; NotImplemented for what NumPy would not take."""
     if any(isinstance(v, (str, bytes, dict, set)) or v is None for v in inputs):
         return NotImplemented
+    row = row_of(ufunc) if ctx.torch else None
+    if row is not None:
+        from fuser.frontend import torch_calls
+
+        return torch_calls.operator(ctx, row, inputs, ctx.enter())
     return ufunc_call(ctx, ufunc, ctx.enter(), inputs, {})
 
 
@@ -49,6 +54,9 @@ def ufunc(ctx: Context, ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs
     """`__array_ufunc__`."""
     frame = ctx.enter()
     options = {k: v for k, v in kwargs.items() if k not in ("order", "subok")}
+    if ctx.torch and method == "__call__" and "out" in options:  # x += y
+        result = operator(ctx, ufunc, inputs)
+        return calls.attempt(ctx, frame, lambda: calls.store_out(ctx, options["out"], (result.node,), "same_kind")[0])
     if method == "__call__":
         return ufunc_call(ctx, ufunc, frame, inputs, options)
     if method == "outer":

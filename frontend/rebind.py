@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from fuser.errors import TraceError
-from fuser.frontend import capture, shims
+from fuser.frontend import capture, shims, torch_calls
 from fuser.frontend.context import Captured, Context
 from fuser.frontend.storage import Storage
 from fuser.frontend.tracer import TracedArray
@@ -61,6 +61,8 @@ class Rebinder:
     def _translate(self, value: Any, path: str, get: Get, depth: int) -> Any:
         if isinstance(value, np.ndarray) and type(value) is np.ndarray:
             return self._array(value, path, get)
+        if torch_calls.is_tensor(value):
+            return self._tensor(value, path, get)
         if isinstance(value, types.ModuleType):
             return self._module(value, path)
         inner = capture.inner_function(value)
@@ -92,6 +94,13 @@ class Rebinder:
             None, make=lambda: ctx.outside(value), constant=lambda: capture.look_at(fn, path, value)
         )
         self.storages[id(value)] = storage
+        return TracedArray(ctx, storage)
+
+    def _tensor(self, value: Any, path: str, get: Get) -> TracedArray:
+        """A captured torch tensor: a hidden input, of which Python may not see the elements while tracing."""
+        ctx = self.ctx
+        ctx.known[id(value)] = Captured(path, get)
+        storage = self.storages[id(value)] = Storage(None, make=lambda: ctx.outside(value))
         return TracedArray(ctx, storage)
 
     # -- modules and functions -----------------------------------------------------------------------

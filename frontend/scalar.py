@@ -182,6 +182,12 @@ class Scalar:
 
         return protocols.function(self._ctx, func, args, kwargs)
 
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        from fuser.frontend import torch_calls
+
+        return torch_calls.function(func, args, kwargs or {})
+
 
 _UFUNCS: dict[str, Any] = {
     "+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide, "//": np.floor_divide, "%": np.remainder,

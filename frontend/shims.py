@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from fuser.errors import TraceError
-from fuser.frontend import advice, creation, protocols
+from fuser.frontend import advice, creation, protocols, torch_shim
 from fuser.frontend.context import Context
 from fuser.frontend.scalar import Scalar, host
 from fuser.frontend.tracer import TracedArray
@@ -82,6 +82,8 @@ def library(ctx: Context, module: types.ModuleType) -> Any:
         return random_shim(ctx, module.__name__.replace("numpy", "np"))
     if module.__name__ == "cupy":
         return cupy_shim(ctx, module)
+    if module.__name__ == "torch":
+        return Shim(module, torch_shim.replaced(ctx))
     return special_shim(ctx, module) if module.__name__ in ("scipy.special", "cupyx.scipy.special") else None
 
 
@@ -97,6 +99,8 @@ def library_function(ctx: Context, value: Any) -> Any:
         return None
     if isinstance(value, types.FunctionType) and module.startswith("scipy.special"):
         return _by_column(ctx, "scipy", name)
+    if module == "torch" and (name in torch_shim.CREATORS or name in torch_shim.RANDOM):
+        return torch_shim.replaced(ctx)[name]
     if module.partition(".")[0] == "cupy" and callable(value) and not isinstance(value, type):
         return getattr(numpy_shim(ctx), name, None)
     return None

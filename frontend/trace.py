@@ -88,6 +88,7 @@ class _Run:
     ) -> None:
         self.fn = fn
         self.ctx = Context(getattr(fn, "__name__", type(fn).__name__), env)
+        self.ctx.torch = any(isinstance(s, ArraySpec) and s.family == "torch" for s in specs)
         self.rebinder = Rebinder(self.ctx, fn)
         self.arguments: list[Storage] = []
         self.leaves = [self._leaf(n, s) for n, s in zip(names, specs, strict=True)]
@@ -99,7 +100,7 @@ class _Run:
             storage = Storage(node, argument=len(self.arguments))
             storage.name = name
             self.arguments.append(storage)
-            return TracedArray(self.ctx, storage, is_scalar=getattr(spec, "is_scalar", not spec.shape))
+            return TracedArray(self.ctx, storage, is_scalar=spec.is_scalar)
         if isinstance(spec, ScalarSpec):
             return host(self.ctx, scalar_symbol(name, spec.kind))
         return self.rebinder.value(spec.value, name, lambda: spec.value, 0)

@@ -20,6 +20,7 @@ from fuser.frontend.scalar import host
 from fuser.frontend.storage import Index, Step, Storage
 from fuser.graph import Node
 from fuser.hostexpr import HostExpr, wrap
+from fuser.runtime.arrays import torch_dtype
 from fuser.shapes import Shape, numel, text_of
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class TracedArray:
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:  # so that `isinstance(x, np.ndarray)` takes the branch it takes without tracing
-        return np.ndarray
+        return TracedArray if self._ctx.torch else np.ndarray
 
     # -- values -------------------------------------------------------------------------------------
     @property
@@ -160,19 +161,22 @@ class TracedArray:
 
     @property
     def size(self) -> Any:
+        if self._ctx.torch:
+            return methods.lookup(self, "size")
         return host(self._ctx, wrap(numel(self._dims)))
 
     @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.node.dtype.numpy
+    def dtype(self) -> Any:
+        """NumPy's dtype, torch's in a function of tensors."""
+        return torch_dtype(self.node.dtype) if self._ctx.torch else self.node.dtype.numpy
 
     @property
     def itemsize(self) -> int:
-        return self.dtype.itemsize
+        return self.node.dtype.bytes
 
     @property
     def nbytes(self) -> Any:
-        return self.size * self.itemsize
+        return host(self._ctx, wrap(numel(self._dims))) * self.itemsize
 
     @property
     def T(self) -> Any:
@@ -191,7 +195,9 @@ class TracedArray:
         return np.zeros_like(self)
 
     @property
-    def device(self) -> str:
+    def device(self) -> Any:
+        if self._ctx.torch:
+            return sys.modules["torch"].device("cpu")
         return "cpu"
 
     def __array_namespace__(self, api_version: Any = None) -> Any:
@@ -312,6 +318,12 @@ class TracedArray:
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         return protocols.function(self._ctx, func, args, kwargs)
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        from fuser.frontend import torch_calls
+
+        return torch_calls.function(func, args, kwargs or {})
 
     def __cupy_override_elementwise_kernel__(self, kernel: Any, *args: Any, **kwargs: Any) -> Any:
         return protocols.cupy_kernel(self._ctx, kernel, args, kwargs)

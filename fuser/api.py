@@ -7,14 +7,19 @@ imported when it is first needed.
 from __future__ import annotations
 
 import inspect
+import zlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from functools import cache
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
+from fuser import kernels
 from fuser.compiled import Compiled, Options
-from fuser.errors import ArgumentError, NameResolutionError, ParseError
+from fuser.errors import ArgumentError, DeviceError, NameResolutionError, ParseError
 from fuser.quick import Always, Watch
+from fuser.runtime import cache as cache_files
 from fuser.specs import dim_names_of
 from fuser.toolchain import Built, Resources, Toolchain
 
@@ -258,30 +263,91 @@ def _plan_groups(graph: Graph, sizes: Mapping[str, int], device: Device, **optio
 
 
 def _build(kernel: Any, device: Device) -> Built:
-    """Compile one kernel for a device: expand, verify, then NVRTC or LLVM."""
+    """A compiled kernel for a device: found by content, or expanded, verified and given to LLVM or NVRTC."""
+    if kernel.target == "cpu":
+        from fuser.codegen.llvm.host import host
+
+        machine = host()
+        facts: tuple[object, ...] = ("cpu", machine.triple, machine.cpu, machine.features, metadata.version("llvmlite"))
+        return kernels.build(kernel, (*facts, _sources()), _CPU)
+    from fuser.codegen.cuda import nvrtc
+
+    try:
+        version = nvrtc.version()
+    except DeviceError as missing:
+        return _uncompiled(kernel, missing)
+    facts = ("cuda", device.name, version, nvrtc.options(device.name), _sources())
+    compiler = kernels.Compiler(lambda k: _compile_cuda(k, device), _cuda_parts, _restore_cuda)
+    return kernels.build(kernel, facts, compiler)
+
+
+@cache
+def _sources() -> str:
+    """The version of the code that makes kernels."""
+    from fuser import codegen, optable
+
+    return cache_files.code_fingerprint(*codegen.__path__, *optable.__path__)
+
+
+def _expanded(kernel: Any) -> Any:
     from fuser.codegen.expand import expand
     from fuser.codegen.verify import check
 
     ready = expand(kernel)
     check(ready)
-    return _build_cpu(ready) if kernel.target == "cpu" else _build_cuda(ready, device)
+    return ready
 
 
-def _build_cpu(kernel: Any) -> Built:
+def _compile_cpu(kernel: Any) -> Built:
     from fuser.codegen.llvm import jit
 
-    native = jit.compile(kernel)
+    native = jit.compile(_expanded(kernel))
     return Built(kernel, native, Resources(), lambda: str(native.ir))
 
 
-def _build_cuda(kernel: Any, device: Device) -> Built:
+def _cpu_parts(built: Built) -> tuple[Mapping[str, bytes], Mapping[str, Any]]:
+    return {"code": built.binary.code, "ir": zlib.compress(built.binary.ir.encode(), 1)}, {}
+
+
+def _restore_cpu(kernel: Any, entry: cache_files.Entry) -> Built:
+    from fuser.codegen.llvm import jit
+
+    native = jit.load(kernel.name, zlib.decompress(entry.parts["ir"]).decode(), entry.parts["code"])
+    return Built(kernel, native, Resources(), lambda: str(native.ir))
+
+
+_CPU = kernels.Compiler(_compile_cpu, _cpu_parts, _restore_cpu)
+
+
+def _compile_cuda(kernel: Any, device: Device) -> Built:
     from fuser.codegen.cuda import nvrtc, printer
     from fuser.runtime.cuda import LazyKernel
 
-    source = printer.print_kernel(kernel)
+    source = printer.print_kernel(_expanded(kernel))
     binary = nvrtc.compile(source, kernel.name, device.name)
     resources = Resources(binary.registers, binary.spills, binary.stack, binary.shared)
     return Built(kernel, LazyKernel(binary.cubin, kernel.name), resources, lambda: source)
+
+
+def _uncompiled(kernel: Any, missing: DeviceError) -> Built:
+    """A kernel of which only the source can be had: to be planned and read, not run."""
+    from fuser.codegen.cuda import printer
+    from fuser.runtime.cuda import Uncompiled
+
+    source = printer.print_kernel(_expanded(kernel))
+    return Built(kernel, Uncompiled(missing), Resources(), lambda: source)
+
+
+def _cuda_parts(built: Built) -> tuple[Mapping[str, bytes], Mapping[str, Any]]:
+    return {"code": built.binary.cubin, "source": zlib.compress(built.source().encode(), 1)}, asdict(built.resources)
+
+
+def _restore_cuda(kernel: Any, entry: cache_files.Entry) -> Built:
+    from fuser.runtime.cuda import LazyKernel
+
+    source = zlib.decompress(entry.parts["source"]).decode()
+    binary = LazyKernel(entry.parts["code"], kernel.name)
+    return Built(kernel, binary, Resources(**entry.record), lambda: source)
 
 
 class _Ops:

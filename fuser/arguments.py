@@ -101,7 +101,7 @@ def _array_spec(
             dims.append(size if d.value in request.dims else d)
         else:
             dims.append(d)
-    return ArraySpec(info.dtype, tuple(dims), info.is_scalar)
+    return ArraySpec(info.dtype, tuple(dims), info.is_scalar, info.family)
 
 
 def placement(names: Sequence[str], specs: Sequence[Spec], infos: Sequence[ArrayInfo]) -> tuple[Family, Place]:
@@ -122,14 +122,14 @@ def placement(names: Sequence[str], specs: Sequence[Spec], infos: Sequence[Array
                 notes=["move one of them; fuser copies nothing between devices by itself"],
             )
     families = [i.family for _, i in real]
-    preferred: Sequence[Family] = ("torch", "cupy", "numpy")
-    return next(f for f in preferred if f in families), first.place
+    ranked = ("numpy", "cupy", "torch")  # a NumPy array among torch tensors gives a tensor
+    return max(families, key=lambda f: ranked.index(f) if f in ranked else len(ranked)), first.place
 
 
 def _array_keys(specs: Sequence[Spec]) -> tuple[Any, ...]:
     """Dtype and class of each dim; a dim asked to be static is keyed by its value."""
     return tuple(
-        (s.dtype.name + ("!" if s.is_scalar else ""), tuple("n" if isinstance(d, HostExpr) else str(d) for d in s.shape))
+        (s.dtype.name + ("!" if s.is_scalar else "") + s.family[0], tuple("n" if isinstance(d, HostExpr) else str(d) for d in s.shape))
         for s in specs
         if isinstance(s, ArraySpec)
     )

@@ -10,12 +10,13 @@ import functools
 import inspect
 import os
 import threading
+import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from fuser import arguments, keys, results
+from fuser import arguments, kernels, keys, results
 from fuser import device as devices
 from fuser.arguments import Bound, Request
 from fuser.construct.common import NeedsStatic
@@ -32,6 +33,9 @@ from fuser.specs import ArraySpec, Spec
 from fuser.toolchain import Toolchain
 from fuser.traces import Launchable, Traced, classify, launch_key, reduced_lengths
 
+
+if TYPE_CHECKING:
+    from fuser.report import Report
 
 LAUNCHES = 512  # bound programs kept a trace; binding again takes well under a millisecond
 
@@ -74,6 +78,7 @@ class Compiled:
         self._lock = threading.RLock()
         self._specializations: dict[str, str] = {}
         self._roads = Roads(source.state, source.watch)
+        self.first_call: tuple[float, float] | None = None  # seconds of the last call that compiled; of compiling
         _all.add(self)
         self.__name__ = source.name
         original = source.reference()
@@ -108,6 +113,7 @@ class Compiled:
 
     def _long_road(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any, ticket: Ticket | None) -> Any:
         """Bind, trace, plan, build and run; learn the short road for calls of this kind."""
+        start, built_before = time.perf_counter(), kernels.compile_seconds()
         bound, traced = self._trace(args, kwargs)
         captured = [arrays.describe(a, "captured array") for a in self._source.captured(traced.graph)]
         infos = (*bound.infos, *captured)
@@ -118,6 +124,9 @@ class Compiled:
         given = results.given(graph, out, bound)
         everything = (*arguments.on_place(bound), *captured)
         got = call.run(launchable.program, everything, bound.family, bound.place, bound.env, given)
+        compiling = kernels.compile_seconds() - built_before
+        if compiling or self.first_call is None:
+            self.first_call = (time.perf_counter() - start, compiling)
         if ticket is not None:
             self._roads.learn(ticket, args, self._signature, bound, traced, launchable)
         return results.deliver(graph, got, bound.env, out, _originals(bound, captured))
@@ -245,6 +254,12 @@ class Compiled:
         place_device = self._resolve(name, bound.place) if name else self._device_of(bound)
         plan = self._plan_for(bound, traced, place_device)
         return replace(plan, sizes={**plan.sizes, **bound.env})
+
+    def report(self, *args: Any, samples: int = 20, **kwargs: Any) -> Report:
+        """Measure a call: median time, bytes, share of this machine's copy, and a verdict on what the time goes into."""
+        from fuser.report import report
+
+        return report(self, args, kwargs, samples)
 
     # -- trust -------------------------------------------------------------------------------------
     def check(self, *args: Any, rtol: float | None = None, **kwargs: Any) -> Any:

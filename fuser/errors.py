@@ -145,6 +145,14 @@ class DeviceError(FuserError, RuntimeError):
     """The asked-for device does not exist or cannot be used; or arrays of several devices are mixed."""
 
 
+class CompileForbidden(FuserError, RuntimeError):
+    """A kernel is not in the cache, and the settings forbid to compile it."""
+
+
+class OutOfMemory(FuserError, MemoryError):
+    """The device has no room for a call's results and temporaries."""
+
+
 class GradientError(FuserError, RuntimeError):
     """A torch tensor that requires grad: fuser has no gradients yet."""
 

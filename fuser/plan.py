@@ -129,9 +129,7 @@ class Plan:
         lines = sorted({s.line for n in members for s in self.graph.spans.get(n, ())[:1]})
         reads = accounting.group_reads(self.graph, group, self.sizes)
         writes = accounting.group_writes(self.graph, group, self.sizes)
-        predicted = (
-            {} if schedule is None else self.toolchain.estimate(self.graph, group, schedule, self.sizes, self.device)
-        )
+        predicted = self.toolchain.estimate(self.graph, group, schedule, self.sizes, self.device)
         return PlannedKernel(
             f"{'L' if library else 'K'}{number}", group, schedule,
             {self.names[k]: v for k, v in reads.items()}, {self.names[k]: v for k, v in writes.items()},

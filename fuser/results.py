@@ -12,7 +12,7 @@ from fuser import shapes, trees
 from fuser.arguments import Bound
 from fuser.errors import ArgumentError, ShapeError
 from fuser.graph import Graph
-from fuser.runtime import arrays, call
+from fuser.runtime import arrays, call, foreign
 from fuser.runtime.arrays import ArrayInfo
 from fuser.specs import ArraySpec
 from fuser.trees import ArrayLeaf
@@ -73,6 +73,8 @@ def returned_arguments(graph: Graph) -> list[tuple[int, int]]:
 
 def finished(info: ArrayInfo) -> Any:
     """A result as users get it: full reductions of NumPy arrays are NumPy scalars."""
+    if info.family.startswith(foreign.PREFIX):
+        return foreign.give(info.base, info.family)
     return info.base[()] if info.family == "numpy" and info.shape == () else info.base
 
 

@@ -25,11 +25,13 @@ class ArraySpec:
     """An array of this dtype and shape. Dims are ints where static (0 and 1 always), else host expressions.
 
     is_scalar: a NumPy scalar such as `np.float64(2)`, which promotes as strong but cannot be stored into.
+    family: the library whose array it is: torch has methods and promotion of its own.
     """
 
     dtype: DType
     shape: Shape
     is_scalar: bool = False
+    family: str = "numpy"
 
     def __str__(self) -> str:
         return f"{self.dtype}{text_of(self.shape)}"

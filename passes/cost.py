@@ -35,6 +35,9 @@ DIVISION = 10  # and of a division left in that address: a multiplication by a r
 SMALL_WHOLE = 16384
 # One block an SM draws about its SM's share of the bandwidth (hopper.md: 264 blocks on 132 SMs are wanted, two each).
 SOLO = 1.0
+# Multiply-adds of a library product against one f32 multiply-add a lane and cycle: tensor cores run half types about
+# 12 times as fast (H200 data sheet: 989 TFLOP/s dense bf16, 67 f32), and f64 at half the rate of f32.
+PRODUCT_RATE = {"f16": 12.0, "bf16": 12.0, "f32": 1.0, "f64": 0.5}
 RESIDENT_SM = 64 * 1024  # bytes of a row that a block keeps in registers: 64 a thread, 1024 threads
 
 
@@ -196,8 +199,7 @@ def estimate(
     """
     facts = _facts(graph, tuple(sorted(sizes.items())))
     if group.library is not None:
-        moved = sum(facts.nbytes(k) for k in (*group.inputs, group.library))
-        return {"bytes": moved, "us": Load(moved).time_us(device)}
+        return _library(facts, group, device)
     cores = frozenset(group.members) & facts.core_set
     formed = examine(facts, cores, frozenset(group.outputs))
     assert not isinstance(formed, Refusal), group.name
@@ -215,6 +217,19 @@ def estimate(
     if device.kind == "cuda" and threads:
         out["occupancy"] = device.occupancy(int(needs), threads) / device.threads
     return out
+
+
+def _library(facts: Facts, group: Group, device: Device) -> dict[str, float]:
+    """A matrix product in the vendor's library: memory and multiply-adds, whichever takes longer."""
+    assert group.library is not None
+    product = facts.nodes[group.library]
+    moved = sum(facts.nbytes(k) for k in (*group.inputs, group.library))
+    folds = facts.count(product.shape) * facts.dim(product.inputs[0].shape[-1]) / PRODUCT_RATE.get(product.dtype.name, 1)
+    load = Load(moved, folds)
+    busy = max(load.time_us(device) - device.launch_us, 1e-9)
+    memory, issue = 1e6 * moved / device.bandwidth / busy, 1e6 * folds / device.issue / busy
+    return {"bytes": moved, "flops": 2 * facts.count(product.shape) * facts.dim(product.inputs[0].shape[-1]),
+            "us": load.time_us(device), "memory": memory, "issue": issue}  # fmt: skip
 
 
 @lru_cache(maxsize=4)

@@ -138,7 +138,7 @@ class Placement:
         wide = [d for d in shape if d != 1]
         if len(plain) == len(wide) and len(set(plain)) == len(plain):
             extents = self.walker.extents
-            return all(wrap(extents[v]) == wrap(d) for v, d in zip(plain, wide, strict=True) if v in extents)
+            return all(v in extents and wrap(extents[v]) == wrap(d) for v, d in zip(plain, wide, strict=True))
         return wrap(numel(shape)) == points and self._mixed_radix(self.flat(index, shape), points)
 
     def _mixed_radix(self, position: HostExpr, points: HostExpr) -> bool:

@@ -39,7 +39,7 @@ class Simulated:
         env = dict(bound.env)
         memory = {n.id: flat[p].reshape(-1) for p, n in plan.graph.inputs.items()}
         for group in plan.groups:
-            memory.update({node: memory[plan.graph.inputs[p].id] for node, p in group.in_place})
+            memory.update({node: flat[p].reshape(-1) for node, p in group.in_place})
         for group, schedule in zip(plan.groups, plan.schedules, strict=True):
             if schedule is None:
                 self._library(plan.graph, group.library, memory, env)

@@ -17,7 +17,7 @@ from fuser.codegen.program import Fetch, Program
 from fuser.codegen.schedule.axes import Axis, axes_of, collapse, count
 from fuser.dtypes import DType
 from fuser.graph import Graph, InputAttrs, Node
-from fuser.group import Group, Reducer, Space, Stage, Store
+from fuser.group import Group, Reducer, Stage, Store
 from fuser.hostexpr import Dim, HostExpr, lit, sym
 from fuser.indexmap import Index, contiguous_strides, offset
 from fuser.keys import Layout, stride_symbol
@@ -110,16 +110,11 @@ def analyse(graph: Graph, group: Group, layouts: Layouts, pass_key: PassKey | No
     return collapsed(Body(parallel, reduced, stages))
 
 
-def scan_index(graph: Graph, group: Group, space: Space) -> Index:
-    """Where the operand of a group's scan is read: at the index at which the scan itself is stored."""
-    return next(s.index for s in group.stores if s.node == group.scan)
-
-
 def analyse_scan(graph: Graph, group: Group, layouts: Layouts) -> Body:
-    """The body of a scan group: the scan's operand is its only "reduction"."""
+    """The body of a scan group: the scan's operand, read where the scan is stored, is its only "reduction"."""
     assert group.scan is not None
     ((stage,),) = group.stages
-    operand = Reducer(group.scan, scan_index(graph, group, group.space))
+    operand = Reducer(group.scan, next(s.index for s in stage.stores if s.node == group.scan))
     return analyse(graph, replace(group, stages=((replace(stage, reducers=(operand,)),),)), layouts)
 
 

@@ -15,7 +15,7 @@ from fuser.construct import indexing, joining, views
 from fuser.construct import reduction as red
 from fuser.construct.common import Value, canonical_shape, describe, fail, is_host, normal_axes, normal_axis, static_int
 from fuser.construct.formula import handle, node_of
-from fuser.dtypes import BOOL, F64, I32, I64, compute_dtype
+from fuser.dtypes import BOOL, F16, F64, I32, I64, compute_dtype
 from fuser.errors import ArgumentError, ShapeError, UnsupportedError
 from fuser.graph import Builder, Node
 from fuser.hostexpr import HostExpr
@@ -148,6 +148,8 @@ def round_(b: Builder, x: Value, decimals: object = 0) -> Node:
     """Rounded half to even, to a number of decimals, as NumPy does it (scale, rint, scale back)."""
     places = static_int(b, decimals, "decimals")
     node = ew.as_node(b, x)
+    if node.dtype == BOOL:
+        return ew.cast(b, node, F16)
     if not node.dtype.is_float:
         if places >= 0:
             return node
@@ -192,13 +194,11 @@ def array_equal(b: Builder, x: Node, y: Node, equal_nan: bool = False) -> Node:
 
 def polyval(b: Builder, coefficients: Any, x: Value) -> Node:
     """Horner's rule, highest power first."""
-    if isinstance(coefficients, np.ndarray):
-        coefficients = list(coefficients)
     if isinstance(coefficients, Node):
         length = static_int(b, coefficients.shape[0], "the number of coefficients")
         items: list[Value] = [indexing.getitem(b, coefficients, k) for k in range(length)]
-    else:
-        items = list(coefficients)
+    else:  # NumPy makes an array of them: strong numbers
+        items = [ew.as_node(b, c) if is_host(c) else c for c in coefficients]
     result: Value = ew.node(b, "multiply", x, 0)
     for c in items:
         result = ew.node(b, "add", ew.node(b, "multiply", result, x), c)

@@ -163,7 +163,7 @@ def _even_cuts(b: Builder, x: Node, n: Dim, count: int, even: bool) -> list[Any]
 # -- repetition ------------------------------------------------------------------------------------
 def repeat(b: Builder, x: Node, repeats: Any, axis: object = None) -> Node:
     """Each element `repeats` times in a row along an axis (the flat array without one)."""
-    if axis is None:
+    if axis is None or (x.rank == 0 and axis in (0, -1)):  # NumPy repeats a 0-d array as if it had one axis
         x, axis = views.ravel(b, x), 0
     along = normal_axis(b, axis, x.rank)
     if isinstance(repeats, list | tuple) and len(repeats) == 1:

@@ -124,8 +124,10 @@ def apart(plan: Plan) -> list[Apart]:
     found: dict[tuple[int, int, str, int], list[Decision]] = {}
     for d in plan.decisions:
         ga, gb = plan.group_of.get(d.producer), plan.group_of.get(d.consumer)
-        if d.verdict != "apart" or ga is None or gb is None or ga == gb or d.consumer in plan.groups[ga].members:
+        if d.verdict != "apart" or ga is None or gb is None or ga == gb:
             continue
+        if d.consumer in plan.groups[ga].members or d.producer in plan.groups[gb].members:
+            continue  # computed again there
         if d.kind == "sibling":
             found.setdefault((ga, gb, d.reason, -1), []).append(d)
         else:

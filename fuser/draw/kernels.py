@@ -23,7 +23,8 @@ def space(k: PlannedKernel) -> str:
     """`rows: parallel n, reduce d`."""
     group = k.group
     if group.library is not None:
-        return "library call"
+        flops = k.predicted.get("flops", 0.0)
+        return f"library, {units.flops(flops)}" if flops else "library call"
     first = group.spaces[0]
     parallel = ", ".join(map(str, first.parallel)) or "1"
     reduced = ", ".join(map(str, first.reduced))
@@ -151,7 +152,8 @@ def _factor(d: object) -> str:
 def registers(k: PlannedKernel) -> str:
     """`52 predicted, 48 compiled, 0 spilled (limit 255)`; empty where the target reports none."""
     if k.registers < 0:
-        return ""
+        missing = bool(k.built) and isinstance(k.schedule, CudaSchedule)
+        return f"{k.predicted.get('registers', 0):.0f} predicted; NVRTC is not here to compile" if missing else ""
     guess = f"{k.predicted['registers']:.0f} predicted, " if "registers" in k.predicted else ""
     spilled = "0 spilled" if k.spills <= 0 else f"{units.size(k.spills)} spilled"
     return f"{guess}{k.registers} compiled, {spilled} (limit 255)"

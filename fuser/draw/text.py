@@ -40,7 +40,10 @@ def summary(plan: Plan) -> str:
     ]
     total = sum(k.predicted.get("us", 0) for k in plan.outline)
     if total and not settings().stable:
-        apart = plan.kernels_unfused * plan.device.launch_us + 1e6 * plan.bytes_unfused / plan.device.bandwidth
+        launch, memory = plan.device.launch_us, 1e6 / plan.device.bandwidth
+        apart = plan.kernels_unfused * launch + plan.bytes_unfused * memory
+        products = [k.predicted for k in plan.outline if k.group.library is not None and "us" in k.predicted]
+        apart += sum(p["us"] - launch - p["bytes"] * memory for p in products)
         parts.append(f"~{units.time(total)}, was ~{units.time(apart)}")
     return " | ".join(parts)
 
@@ -102,7 +105,17 @@ def _times(plan: Plan) -> list[str]:
         return []
     shares = sorted(times.items(), key=lambda item: -item[1]) if len(times) > 8 else list(times.items())
     text = " | ".join(f"{label} {100 * t / total:.0f}%" for label, t in shares[:8])
-    return [f"time  {text}" + (" | ..." if len(shares) > 8 else "")]
+    lines = [f"time  {text}" + (" | ..." if len(shares) > 8 else "")]
+    bound = [k.label for k in plan.outline if k.group.library is not None and _is_compute_bound(k)]
+    if bound:
+        rest = 100 * (1 - sum(times[label] for label in bound) / total)
+        verb = "is" if len(bound) == 1 else "are"
+        lines.append(f"      {', '.join(bound)} {verb} compute-bound: more fusion can touch only {rest:.0f}%")
+    return lines
+
+
+def _is_compute_bound(k: PlannedKernel) -> bool:
+    return k.predicted.get("issue", 0.0) > k.predicted.get("memory", 0.0)
 
 
 def _operators(plan: Plan, full: bool) -> list[str]:

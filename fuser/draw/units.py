@@ -12,6 +12,15 @@ def size(nbytes: float) -> str:
     return f"{digits(nbytes)} TB"
 
 
+def flops(count: float) -> str:
+    """Floating-point operations as `34 GFLOP`."""
+    for unit in ("", "k", "M", "G", "T"):
+        if count < 999.5 or unit == "T":
+            return f"{digits(count)} {unit}FLOP"
+        count /= 1000
+    return f"{digits(count)} PFLOP"
+
+
 def time(microseconds: float) -> str:
     """Microseconds as `68 us` or `1.2 ms`."""
     if microseconds < 999.5:

@@ -131,7 +131,7 @@ def _gelu_array(x: Any, approximate: str) -> Any:
 
 
 ONE = (
-    activation("relu", _relu, lambda x: np.where(x > 0, x, np.where(np.isnan(x), x, 0)), {}, torch="relu relu_"),
+    activation("relu", _relu, lambda x: np.where(x > 0, x, np.where(np.isnan(x), x, 0)), {}, torch="relu"),
     activation("relu6", lambda x: x.op("clip", 0.0, 6.0), lambda x: np.minimum(np.maximum(x, 0), 6), {}, torch="relu6"),
     activation("leaky_relu", lambda x, negative_slope: (x >= 0.0).where(x, x * negative_slope),
                lambda x, negative_slope: np.where(x >= 0, x, x * negative_slope), {"negative_slope": 0.01},
@@ -149,7 +149,7 @@ ONE = (
     activation("softplus_beta", _softplus,
                lambda x, beta, threshold: np.where(x * beta > threshold, x, np.logaddexp(0, x * beta) / beta),
                {"beta": 1.0, "threshold": 20.0}),
-    activation("log_sigmoid", lambda x: -(-x).op("softplus"), lambda x: -np.logaddexp(0, -x), {}, torch="logsigmoid",
+    activation("log_sigmoid", lambda x: -(-x).op("softplus"), lambda x: -np.logaddexp(0, -x), {}, torch="logsigmoid log_sigmoid",
                scipy="log_expit"),
     activation("softsign", lambda x: x / (x.op("absolute") + 1.0), lambda x: x / (1 + abs(x)), {}, torch="softsign"),
     activation("tanhshrink", lambda x: x - x.op("tanh"), lambda x: x - np.tanh(x), {}, torch="tanhshrink"),

@@ -9,6 +9,7 @@ from typing import Any
 
 from fuser.construct import creation, elementwise, views
 from fuser.construct.common import Value
+from fuser.dtypes import I64, promote
 from fuser.graph import Builder, Node
 from fuser.optable.adapt import arrays, function, inert
 from fuser.optable.base import Table
@@ -66,7 +67,8 @@ def _diagflat(b: Builder, x: Node, k: Any = 0) -> Node:
 def _vander(b: Builder, x: Node, N: Any = None, increasing: bool = False) -> Node:
     columns = creation.arange(b, x.shape[0] if N is None else N)
     powers = columns if increasing else views.flip(b, columns)
-    return elementwise.node(b, "power", views.expand_dims(b, x, 1), elementwise.cast(b, powers, x.dtype))
+    wide = elementwise.cast(b, x, promote([x.dtype, I64]))
+    return elementwise.node(b, "power", views.expand_dims(b, wide, 1), elementwise.cast(b, powers, wide.dtype))
 
 
 ROWS = (

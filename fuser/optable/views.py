@@ -28,12 +28,12 @@ def _flatten(b: Builder, x: Node, start_dim: int = 0, end_dim: int = -1, order: 
     return views.reshape(b, x, (*x.shape[:lo], numel(x.shape[lo : hi + 1]), *x.shape[hi + 1 :]))
 
 
-def _array_split(b: Builder, x: Node, indices_or_sections: Any, axis: Any = 0) -> tuple[Node, ...]:
-    return joining.split(b, x, indices_or_sections, axis, even=False)
+def _array_split(b: Builder, x: Node, indices_or_sections: Any, axis: Any = 0) -> list[Node]:
+    return list(joining.split(b, x, indices_or_sections, axis, even=False))
 
 
-def _split(b: Builder, x: Node, indices_or_sections: Any, axis: Any = 0) -> tuple[Node, ...]:
-    return joining.split(b, x, indices_or_sections, axis)
+def _split(b: Builder, x: Node, indices_or_sections: Any, axis: Any = 0) -> list[Node]:
+    return list(joining.split(b, x, indices_or_sections, axis))
 
 
 def _chunk(b: Builder, x: Node, chunks: Any, axis: Any = 0) -> tuple[Node, ...]:
@@ -48,22 +48,34 @@ def _chunk(b: Builder, x: Node, chunks: Any, axis: Any = 0) -> tuple[Node, ...]:
     return joining.split(b, x, list(range(size, n, size)), axis)
 
 
-def _hsplit(b: Builder, x: Node, indices_or_sections: Any) -> tuple[Node, ...]:
-    return joining.split(b, x, indices_or_sections, 0 if x.rank == 1 else 1)
+def _hsplit(b: Builder, x: Node, indices_or_sections: Any) -> list[Node]:
+    return _split(b, x, indices_or_sections, 0 if x.rank == 1 else 1)
 
 
-def _dsplit(b: Builder, x: Node, indices_or_sections: Any) -> tuple[Node, ...]:
-    return joining.split(b, x, indices_or_sections, 2)
+def _dsplit(b: Builder, x: Node, indices_or_sections: Any) -> list[Node]:
+    return _split(b, x, indices_or_sections, 2)
 
 
-def _vsplit(b: Builder, x: Node, indices_or_sections: Any) -> tuple[Node, ...]:
-    return joining.split(b, x, indices_or_sections, 0)
+def _vsplit(b: Builder, x: Node, indices_or_sections: Any) -> list[Node]:
+    return _split(b, x, indices_or_sections, 0)
 
 
 def _broadcast_arrays(b: Builder, *args: Any) -> tuple[Node, ...]:
     from fuser.construct import creation
 
     return views.broadcast_arrays(b, *(creation.array(b, a) for a in args))
+
+
+def _atleast(rank: int) -> Any:
+    """One array, or a tuple of several."""
+
+    def build(b: Builder, *arys: Any) -> Any:
+        from fuser.construct import creation
+
+        made = tuple(views.atleast(b, creation.array(b, a), rank) for a in arys)
+        return made[0] if len(made) == 1 else made
+
+    return build
 
 
 def _block(b: Builder, rows: Any) -> Node:
@@ -126,9 +138,9 @@ ROWS = (
     function("rot90", arrays(1, views.rot90), numpy="rot90", torch="rot90"),
     function("diagonal", arrays(1, views.diagonal), numpy="diagonal linalg.diagonal", torch="diagonal",
              methods="diagonal"),
-    function("atleast_1d", arrays(1, lambda b, x: views.atleast(b, x, 1)), numpy="atleast_1d", torch="atleast_1d"),
-    function("atleast_2d", arrays(1, lambda b, x: views.atleast(b, x, 2)), numpy="atleast_2d", torch="atleast_2d"),
-    function("atleast_3d", arrays(1, lambda b, x: views.atleast(b, x, 3)), numpy="atleast_3d", torch="atleast_3d"),
+    function("atleast_1d", _atleast(1), numpy="atleast_1d", torch="atleast_1d"),
+    function("atleast_2d", _atleast(2), numpy="atleast_2d", torch="atleast_2d"),
+    function("atleast_3d", _atleast(3), numpy="atleast_3d", torch="atleast_3d"),
     function("concatenate", listed(joining.concat), numpy="concatenate concat", torch="cat concat concatenate",
              dsl="concat cat"),
     function("stack", listed(joining.stack), numpy="stack", torch="stack"),

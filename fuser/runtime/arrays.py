@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -16,8 +16,9 @@ import numpy as np
 from fuser import dtypes
 from fuser.dtypes import DType
 from fuser.errors import DTypeError, GradientError, UnsupportedError
+from fuser.runtime import foreign
 
-Family = Literal["numpy", "cupy", "torch"]
+Family = str  # "numpy", "cupy", "torch", or "foreign:" and a library's name
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ def family_of(value: object) -> Family | None:
         return "cupy"
     if root == "torch" and _is_instance(value, "torch", "Tensor"):
         return "torch"
-    return "torch" if _is_instance(value, "torch", "Tensor") else None
+    return "torch" if _is_instance(value, "torch", "Tensor") else foreign.family_of(value)
 
 
 def _is_instance(value: object, module: str, name: str) -> bool:
@@ -149,6 +150,8 @@ def describe(value: Any, name: str = "argument") -> ArrayInfo:
         return _describe_cupy(value, name)
     if family == "torch":
         return _describe_torch(value, name)
+    if family is not None:
+        return _describe_foreign(value, name, family)
     raise UnsupportedError(f"`{name}` is a {type(value).__name__}, not an array", "not-an-array")
 
 
@@ -200,6 +203,16 @@ def _describe_cupy(value: Any, name: str) -> ArrayInfo:
     return ArrayInfo("cupy", dtype, value.shape, strides, value.data.ptr, Place("cuda", value.device.id), value)
 
 
+def _describe_foreign(value: Any, name: str, family: Family) -> ArrayInfo:
+    view = foreign.view(value)
+    if view is None:
+        raise UnsupportedError(
+            f"`{name}` is a {type(value).__name__} on a device that fuser does not run on", "foreign-device"
+        )
+    known = _describe_numpy(view, name) if isinstance(view, np.ndarray) else _describe_cupy(view, name)
+    return replace(known, family=family)
+
+
 def _describe_torch(value: Any, name: str) -> ArrayInfo:
     import torch
 
@@ -219,6 +232,8 @@ def _describe_torch(value: Any, name: str) -> ArrayInfo:
 def empty(family: Family, shape: Sequence[int], dtype: DType, place: Place) -> ArrayInfo:
     """A fresh C-contiguous array of a library, uninitialised, as that library's own allocator gives it."""
     shape = tuple(shape)
+    if family.startswith(foreign.PREFIX):
+        return replace(empty("numpy" if place == CPU else "cupy", shape, dtype, place), family=family)
     if family == "numpy":
         from fuser.runtime.memory import empty as pooled
 

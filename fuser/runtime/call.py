@@ -8,7 +8,8 @@ program order.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -20,6 +21,10 @@ from fuser.runtime import arrays, bound, memory
 from fuser.runtime.arrays import ArrayInfo, Family, Place
 from fuser.runtime.bound import Arena, BoundProgram, Launch, Library
 from fuser.toolchain import Built
+
+
+Everything = tuple[Sequence[ArrayInfo], Sequence[ArrayInfo], Sequence[int]]  # arguments, results, the address table
+Observer = Callable[[int, Callable[[], None]], None]
 
 
 def bind(
@@ -37,8 +42,9 @@ def run(
     place: Place,
     env: Mapping[str, Any],
     out: Sequence[ArrayInfo | None],
+    observe: Observer | None = None,
 ) -> list[ArrayInfo]:
-    """Execute; returns an array for each of the graph's outputs.
+    """Execute; returns an array for each of the graph's outputs. `observe` is given each step to run (and time) itself.
 
     infos: array arguments in graph order. env: run-time scalars (`=h`). out: arrays to write results into, or None each.
     """
@@ -52,11 +58,12 @@ def run(
         held, scratch = _scratch(program.arena, place, stream)
         table = [*(i.pointer for i in infos), *(r.pointer for r in results), *scratch]
         everything = (infos, results, table)
-        for step in program.steps:
-            if isinstance(step, Launch):
-                _launch(step, table, place, stream, env)
+        for k, step in enumerate(program.steps):
+            work = functools.partial(_step, program, step, everything, place, stream, env)
+            if observe is None:
+                work()
             else:
-                _library(program, step, everything, place)
+                observe(k, work)
         _write_effects(program, everything, place)
         del held
     fresh = {r.node: a for r, a in zip(program.results, results, strict=True)}
@@ -91,6 +98,15 @@ def _scratch(arena: Arena, place: Place, stream: int) -> tuple[Any, list[int]]:
 _BYTE = np.dtype(np.uint8)
 
 
+def _step(
+    program: BoundProgram, step: Launch | Library, everything: Everything, place: Place, stream: int, env: Any
+) -> None:
+    if isinstance(step, Launch):
+        _launch(step, everything[2], place, stream, env)
+    else:
+        _library(program, step, everything, place)
+
+
 def _launch(step: Launch, table: Sequence[int], place: Place, stream: int, env: Mapping[str, Any]) -> None:
     pointers = [table[k] for k in step.slots]
     if place.kind == "cpu":
@@ -100,9 +116,6 @@ def _launch(step: Launch, table: Sequence[int], place: Place, stream: int, env: 
         return
     packed = [*(ctypes.c_void_p(p) for p in pointers), *step.values(env, bound.encode_ctype)]
     step.built.binary.launch(step.grid, step.block, packed, stream)
-
-
-Everything = tuple[Sequence[ArrayInfo], Sequence[ArrayInfo], Sequence[int]]
 
 
 def _library(program: BoundProgram, step: Library, everything: Everything, place: Place) -> None:

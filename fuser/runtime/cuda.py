@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-from fuser.errors import DeviceError
+from fuser.errors import DeviceError, InternalError
 from fuser.runtime.arrays import Place
 
 INSTALL_HINT = "pip install 'fuser-compiler[cuda13]' (driver 580 or newer) or 'fuser-compiler[cuda12]'"
@@ -103,30 +103,16 @@ class CudaKernel:
         if grid[0] == 0 or grid[1] == 0:
             return
         pointers = (ctypes.c_void_p * len(arguments))(*(ctypes.addressof(a) for a in arguments))
-        self.start(grid, block, ctypes.addressof(pointers), stream)
-
-    def start(self, grid: tuple[int, int], block: int, arguments: int, stream: int) -> None:
-        """Launch with the address of an array of addresses of arguments."""
-        self._launch(self.function, grid[0], grid[1], 1, block, 1, 1, self.shared, stream, arguments, 0)
+        self._launch(
+            self.function, grid[0], grid[1], 1, block, 1, 1, self.shared, stream, ctypes.addressof(pointers), 0
+        )
 
 
-class ArgumentBlock:
-    """A kernel's arguments in memory: `pointers` first, then scalars; `address` is what cuLaunchKernel reads."""
+def launch_failed(code: int) -> Exception:
+    """The error of a launch that the driver refused, as CuPy words it."""
+    from cupy.cuda import driver
 
-    def __init__(self, pointers: int, scalars: Sequence[Any]) -> None:
-        self.pointers = (ctypes.c_void_p * max(pointers, 1))()
-        base = ctypes.addressof(self.pointers)
-        self._scalars = list(scalars)
-        self._list = (ctypes.c_void_p * max(pointers + len(scalars), 1))(*(base + 8 * k for k in range(pointers)))
-        self._first = pointers
-        self.address = ctypes.addressof(self._list)
-        self.set(scalars)
-
-    def set(self, scalars: Sequence[Any]) -> None:
-        """Other scalars (ctypes values), kept alive by the block."""
-        self._scalars = list(scalars)
-        for k, value in enumerate(scalars, self._first):
-            self._list[k] = ctypes.addressof(value)
+    return InternalError("the CUDA driver refused a launch", "launch", notes=[str(driver.CUDADriverError(code))])
 
 
 @cache
@@ -199,6 +185,19 @@ def scratch(nbytes: int, zeroed: int, stream: int) -> Any:
     if zeroed:
         cupy.cuda.runtime.memsetAsync(memory.ptr, 0, zeroed, stream)
     return memory
+
+
+class Uncompiled:
+    """In place of a `LazyKernel` where there is no NVRTC: any launch raises what is missing."""
+
+    def __init__(self, missing: DeviceError) -> None:
+        self.missing = missing
+
+    def on(self, ordinal: int) -> CudaKernel:
+        raise self.missing
+
+    def launch(self, grid: tuple[int, int], block: int, arguments: Sequence[Any], stream: int) -> None:
+        raise self.missing
 
 
 class LazyKernel:

@@ -1,4 +1,4 @@
-"""Compiling the native short road: LLVM IR to an address in this process.
+"""Compiling the native short road and launcher: LLVM IR to an address in this process.
 
 In: nothing. Out: `Built`. Its own file because it is loaded only where the object code is not cached.
 """
@@ -6,31 +6,50 @@ In: nothing. Out: `Built`. Its own file because it is loaded only where the obje
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import llvmlite.binding as llvm
 
-NAME = "fuser_road"
+NAMES = ("fuser_road", "fuser_launch")
 
 
 @dataclass(frozen=True)
 class Built:
-    """The function's address; `keep` holds its code."""
+    """Addresses of the functions; `keep` holds their code."""
 
-    address: int
+    road: int
+    launch: int
     keep: Any
 
 
 def build() -> Built:
-    """Compile (or take from the disk cache) and link the function."""
+    """Compile and link the functions."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     target = llvm.Target.from_triple(llvm.get_process_triple())
-    code = _assemble(target)
+    code = _stored(target)
     jit = llvm.create_lljit_compiler(_machine(target))
-    library = llvm.JITLibraryBuilder().add_object_img(code).add_current_process().export_symbol(NAME)
-    tracker = library.link(jit, NAME)
-    return Built(tracker[NAME], (jit, tracker))
+    library = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
+    for name in NAMES:
+        library = library.export_symbol(name)
+    tracker = library.link(jit, "fuser_native")
+    return Built(*(tracker[name] for name in NAMES), (jit, tracker))
+
+
+def _stored(target: Any) -> bytes:
+    """Object code from the disk cache, where it is; the functions use nothing of the machine but its basic instructions."""
+    from fuser.runtime import cache
+
+    sources = cache.code_fingerprint(str(Path(__file__).parent))
+    key = cache.key_of("native", llvm.get_process_triple(), metadata.version("llvmlite"), sources)
+    entry = cache.store().load(key)
+    if entry is not None:
+        return entry.parts["code"]
+    code = _assemble(target)
+    cache.store().save(key, {"code": code}, {})
+    return code
 
 
 def _machine(target: Any) -> Any:

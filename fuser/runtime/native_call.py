@@ -16,14 +16,16 @@ from typing import Any
 
 from llvmlite import ir
 
+from fuser.runtime import native_launch
 from fuser.runtime.native_words import *
 
 def module() -> Any:
-    """The module with `fuser_road`."""
+    """The module with `fuser_road` and `fuser_launch`."""
     m = ir.Module("fuser_road")
     matches = _Match(m).write()
     runs = _Run(m).write()
     _Road(m).write(matches, runs)
+    native_launch.write(m)
     return m
 
 

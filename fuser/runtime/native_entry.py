@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -179,13 +179,7 @@ class Road:
         self._block = (ctypes.c_int64 * 5)(
             0, id(NotImplemented), pool.cell_address(), len(self._watches), ctypes.addressof(self._watch)
         )
-        native = _native()
-        assert native is not None
-        make = ctypes.pythonapi.PyCFunction_NewEx
-        make.restype, make.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
-        self.call: Callable[..., Any] = make(
-            ctypes.addressof(native.definition), ctypes.addressof(self._block), None
-        )
+        self.call = built_in("road", ctypes.addressof(self._block))
 
     def add(self, entry: Entry) -> None:
         """Put an entry in front; the last one goes where there are too many."""
@@ -214,13 +208,14 @@ def _id(value: Any) -> int:
 
 @dataclass(frozen=True)
 class _Native:
-    definition: _MethodDef
+    road: _MethodDef
+    launch: _MethodDef
     keep: Any
 
 
 @cache
 def _native() -> _Native | None:
-    """The compiled function; None where this interpreter or NumPy is not what it leans on."""
+    """The compiled functions; None where this interpreter or NumPy is not what they lean on."""
     if sys.implementation.name != "cpython" or object.__basicsize__ != 16 or ctypes.sizeof(ctypes.c_void_p) != 8:
         return None
     if not all(_struct_is_as_documented(a) for a in (np.empty((2, 3)), np.arange(10.0)[7:2:-2], np.array(1))):
@@ -228,7 +223,21 @@ def _native() -> _Native | None:
     from fuser.runtime import native_build
 
     built = native_build.build()
-    return _Native(_MethodDef(b"fuser_road", built.address, METH_FASTCALL, None), built)
+    road, launch = (
+        _MethodDef(name, address, METH_FASTCALL, None)
+        for name, address in ((b"fuser_road", built.road), (b"fuser_launch", built.launch))
+    )
+    return _Native(road, launch, built)
+
+
+def built_in(name: Literal["road", "launch"], owner: int) -> Callable[..., Any]:
+    """A built-in function over the block of words at `owner`, which must outlive it."""
+    native = _native()
+    assert native is not None, "ask usable() first"
+    make = ctypes.pythonapi.PyCFunction_NewEx
+    make.restype, make.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
+    made: Callable[..., Any] = make(ctypes.addressof(getattr(native, name)), owner, None)
+    return made
 
 
 def usable() -> bool:

@@ -88,6 +88,7 @@ class CpuCall:
         finish: Callable[[tuple[Any, ...]], Any] | None,
     ) -> None:
         graph: Graph = program.graph
+        self.misses = 0  # calls that came here although native code might have taken them
         self._program, self._places, self._finish = program, places, finish
         self._results = tuple((r.shape, r.dtype.numpy) for r in program.results)
         self._arena = program.arena

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fuser.runtime import arrays, bound, cuda
+from fuser.runtime import arrays, cuda, native_plan, values
 from fuser.runtime.bound import Launch
+from fuser.runtime.native_plan import KernelLaunch, LaunchPlan
 from fuser.runtime.quickcpu import Places
 
 if TYPE_CHECKING:
@@ -27,7 +28,10 @@ class CudaCall:
         program = made.program
         self._places, self._finish, self._ordinal = places, finish, made.place.ordinal
         self._arena = program.arena
-        self._steps = tuple(_Step(s, self._ordinal) for s in program.steps if isinstance(s, Launch))
+        self._steps = tuple(s for s in program.steps if isinstance(s, Launch))
+        self._plan: LaunchPlan | None = None  # made at the first launch, when the device is current
+        self._dynamic = [(s, k) for s in self._steps for k, _, _ in s.dynamic]
+        self._count = program.arguments + len(program.results) + len(program.scratch)
         order = [r.node for r in program.results]
         self._outputs = tuple(order.index(n) for n in program.graph.outputs)
         self._fixed = dict(places.fixed)
@@ -38,7 +42,7 @@ class CudaCall:
     @staticmethod
     def suits(made: Launchable, inputs: Sequence[Any]) -> bool:
         """Whether all arrays are of one GPU library (scalars of NumPy need copies to the device)."""
-        return made.family in ("cupy", "torch") and all(arrays.family_of(a) == made.family for a in inputs)
+        return native_plan.usable() and made.family in ("cupy", "torch") and all(arrays.family_of(a) == made.family for a in inputs)
 
     def __call__(self, args: Sequence[Any]) -> Any:
         with cuda.on_device(self._ordinal):
@@ -48,6 +52,17 @@ class CudaCall:
             table = [args[k].data.ptr for k in self._places.arrays]
             table += [r.data.ptr for r in results]
             return self._run(args, results, table, cuda.cupy_stream())
+
+    def _make_plan(self) -> LaunchPlan:
+        """The launches, with every kernel loaded on the current device."""
+        kernels = []
+        first = self._count
+        for step in self._steps:
+            loaded = step.built.binary.on(self._ordinal)
+            parameters = _parameters(step, first)
+            first += len(step.dynamic)
+            kernels.append(KernelLaunch(loaded.function, step.grid, step.block, loaded.shared, parameters))
+        return LaunchPlan(kernels, first, native_plan.driver_launch())
 
     def _run_torch(self, args: Sequence[Any]) -> Any:
         results = [make() for make in self._makers]
@@ -64,42 +79,33 @@ class CudaCall:
         if self._arena.nbytes:
             held = cuda.scratch(self._arena.nbytes, self._arena.zeroed, stream)
             table += [held.ptr + offset for offset in self._arena.offsets]
-        env = self._fixed
-        if self._places.scalars:
-            env = {**env, **{symbol: args[k] for k, symbol in self._places.scalars}}
-        for step in self._steps:
-            step.launch(table, env, stream)
+        if self._plan is None:
+            self._plan = self._make_plan()
+        if self._dynamic:
+            env = {**self._fixed, **{symbol: args[k] for k, symbol in self._places.scalars}}
+            for step in self._steps:
+                for _, dtype, expr in step.dynamic:
+                    table.append(values.slot_bits(values.convert(expr.evaluate(env), dtype), dtype))
+        code = self._plan.launch(stream, *table)
+        if code:
+            raise cuda.launch_failed(code)
         del held
         if self._finish is None:
             return results[self._outputs[0]]
         return self._finish(tuple(results[k] for k in self._outputs))
 
 
-class _Step:
-    """One kernel with its argument block packed but for addresses and run-time numbers."""
+def _parameters(step: Launch, first: int) -> tuple[tuple[int | None, int], ...]:
+    """A kernel's parameters: table places of its buffers, then scalars, of which run-time ones follow the table."""
+    buffers = [(slot, 0) for slot in step.slots]
+    changing = {k: first + number for number, (k, _, _) in enumerate(step.dynamic)}
+    fixed = [(changing.get(k), 0 if v is None else _bits(v)) for k, v in enumerate(step.scalars)]
+    return (*buffers, *fixed)
 
-    def __init__(self, step: Launch, ordinal: int) -> None:
-        self._step, self._ordinal = step, ordinal
-        self._kernel = step.built.binary
-        self._loaded: Any = None
-        self._slots = step.slots
-        self._blocks: list[cuda.ArgumentBlock] = []  # one a thread that is inside; taken and given back
 
-    def launch(self, table: Sequence[int], env: Any, stream: int) -> None:
-        """Launch on a stream of the current device."""
-        step = self._step
-        if self._loaded is None:
-            self._loaded = self._kernel.on(self._ordinal)
-        try:
-            block = self._blocks.pop()
-        except IndexError:
-            block = cuda.ArgumentBlock(len(self._slots), step.values(env, bound.encode_ctype))
-        for k, slot in enumerate(self._slots):
-            block.pointers[k] = table[slot]
-        if step.dynamic:
-            block.set(step.values(env, bound.encode_ctype))
-        self._loaded.start(step.grid, step.block, block.address, stream)
-        self._blocks.append(block)
+def _bits(value: Any) -> int:
+    """The bytes of a ctypes value as an integer, low end first."""
+    return int.from_bytes(bytes(value), "little")
 
 
 def _cupy_makers(wanted: Sequence[tuple[tuple[int, ...], Any]], ordinal: int) -> list[Callable[[], Any]]:

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 import fuser
-from fuser import interpreter
-from fuser import trees
+from fuser import interpreter, trees
 from tests import engines
 from tests.engines import Array, Engine
 from tests.fuzz.errors import beyond, bounds
@@ -25,11 +24,20 @@ Judge = Callable[[Program], "str | None"]
 
 
 def fault(program: Program, on: Sequence[Engine] = engines.NO_GPU_NEEDED) -> str | None:
-    """What is wrong with a program, in words; an exception is a fault too."""
-    try:
-        return _reference_fault(program) or next((f for e in on if (f := _engine_fault(program, e))), None)
-    except Exception as error:
-        return f"{type(error).__name__}: {str(error)[:500]}"
+    """What is wrong with a program, in words."""
+    return _reference_fault(program) or next((f for e in on if (f := _engine_fault(program, e))), None)
+
+
+def caught(judge: Judge) -> Judge:
+    """The judge, to whom an exception is a fault too."""
+
+    def careful(program: Program) -> str | None:
+        try:
+            return judge(program)
+        except Exception as error:
+            return f"{type(error).__name__}: {str(error)[:500]}"
+
+    return careful
 
 
 def _reference_fault(program: Program) -> str | None:
@@ -86,6 +94,7 @@ def _apart(
 # -- making it smaller -----------------------------------------------------------------------------
 def shrink(program: Program, judge: Judge = fault) -> tuple[Program, str]:
     """The smallest failing program found, and its fault."""
+    judge = caught(judge)
     found = judge(program)
     assert found is not None, "only a failing program can be shrunk"
     left, progress = SHRINKING, True

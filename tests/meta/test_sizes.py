@@ -46,8 +46,6 @@ def test_functions_are_short() -> None:
 
 def test_every_module_says_what_it_is_for() -> None:
     mute = [
-        str(path)
-        for path in sources()
-        if not ast.get_docstring(ast.parse((ROOT / path).read_text(encoding="utf-8")))
+        str(path) for path in sources() if not ast.get_docstring(ast.parse((ROOT / path).read_text(encoding="utf-8")))
     ]
     assert not mute, "\n".join(mute)

@@ -31,7 +31,10 @@ def compare(fn: Callable[..., Any], args: Sequence[Any], scale: float = 1.0) -> 
 
 
 def assert_same(got: Any, wanted: Any, what: str, scale: float = 1.0) -> None:
-    """Equal nesting, dtypes, shapes; values to the tolerance of the narrower of the dtypes (exact for integers)."""
+    """Equal nesting, dtypes, shapes; values to the tolerance of the dtype (exact for integers).
+
+    A rank-0 result is a NumPy scalar in fuser, where NumPy gives a scalar, a 0-d array or (`np.allclose`) a Python bool.
+    """
     mine, my_tree = trees.flatten(got, is_leaf=_is_array)
     theirs, their_tree = trees.flatten(wanted, is_leaf=_is_array)
     assert my_tree == their_tree, f"{what}: {my_tree} for {their_tree}"
@@ -40,13 +43,14 @@ def assert_same(got: Any, wanted: Any, what: str, scale: float = 1.0) -> None:
 
 
 def _assert_leaf(got: Any, wanted: Any, what: str, scale: float) -> None:
+    wanted = np.bool_(wanted) if isinstance(wanted, bool) and isinstance(got, np.bool_) else wanted
     if not _is_array(wanted):
         assert type(got) is type(wanted), f"{what}: {got!r} for {wanted!r}"
         assert got == wanted or (got != got and wanted != wanted), f"{what}: {got!r} for {wanted!r}"
         return
     assert np.asarray(got).dtype == wanted.dtype, f"{what}: {np.asarray(got).dtype} for {wanted.dtype}"
     assert np.shape(got) == wanted.shape, f"{what}: {np.shape(got)} for {wanted.shape}"
-    assert isinstance(got, np.generic) == isinstance(wanted, np.generic), f"{what}: {type(got)} for {type(wanted)}"
+    assert wanted.ndim or isinstance(got, np.generic), f"{what}: {type(got)} for {type(wanted)}"
     tolerance = TOLERANCES.get(str(wanted.dtype), 0.0) * scale
     np.testing.assert_allclose(got, wanted, rtol=tolerance, atol=tolerance, err_msg=what)
 

@@ -1,0 +1,241 @@
+"""`f.report(...)`: a call measured, held against what the machine can do, and judged.
+
+In: a `Compiled` and arguments. Out: `Report`: times, bytes, share of this machine's copy, and a verdict that says what the
+time goes into. The judging is a function of plain numbers (`judge`), so that it can be tested without a stopwatch.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from fuser import arguments, trees
+from fuser.draw import units
+from fuser.runtime import arrays, call, pool, stopwatch
+from fuser.runtime.arrays import CPU
+
+if TYPE_CHECKING:
+    from fuser.arguments import Bound
+    from fuser.compiled import Compiled
+    from fuser.plan import Plan
+
+Kind = Literal["launch", "library", "page-fault", "bandwidth", "issue"]
+REFERENCE_SECONDS = 2.0  # the original function is timed beside it where one run takes no longer
+NEAR_COPY = 0.6  # of the copy rate: beyond, nothing but memory can be what holds a kernel up
+KEPT_BYTES = 1 << 30  # most bytes of results kept alive to see what fresh memory costs
+
+
+@dataclass(frozen=True)
+class KernelTime:
+    """One kernel or library call: bytes it must move, median seconds, and the cost model's shares of its time."""
+
+    label: str
+    name: str
+    nbytes: int
+    seconds: float
+    library: bool
+    predicted: Mapping[str, float]
+
+    @property
+    def rate(self) -> float:
+        """Bytes a second."""
+        return self.nbytes / self.seconds if self.seconds else 0.0
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The numbers that a verdict is made of. faults: seconds of a call spent in first touches of pages."""
+
+    call: float
+    overhead: float
+    faults: float
+    copy_rate: float
+    cache: int
+    kernels: tuple[KernelTime, ...]
+
+
+def judge(m: Measured) -> Kind:
+    """What the time of a call goes into most."""
+    if m.overhead > m.call / 2:
+        return "launch"
+    busy = sum(k.seconds for k in m.kernels)
+    if sum(k.seconds for k in m.kernels if k.library) > busy / 2:
+        return "library"
+    if m.faults > 0.4 * m.call:
+        return "page-fault"
+    main = max(m.kernels, key=lambda k: k.seconds)
+    if main.nbytes > m.cache and main.rate > NEAR_COPY * m.copy_rate:
+        return "bandwidth"
+    compute = max(main.predicted.get("issue", 0.0), main.predicted.get("special", 0.0))
+    if main.nbytes <= m.cache or compute >= main.predicted.get("memory", 1.0) or main.rate < m.copy_rate / 3:
+        return "issue"
+    return "bandwidth"
+
+
+@dataclass(frozen=True)
+class Report:
+    """See the module's docstring; `str` is what people read, `to_json` what programs read. Times in seconds."""
+
+    title: str
+    device: str
+    samples: int
+    first: tuple[float, float] | None
+    measured: Measured
+    verdict: Kind
+    kept: float | None
+    reference: float | None
+
+    def __str__(self) -> str:
+        m = self.measured
+        lines = [f"{self.title}  {self.device}        median of {self.samples}", "  " + self._call_line()]
+        for k in m.kernels:
+            share = f" = {k.rate / m.copy_rate:.0%} of this machine's copy" if m.copy_rate and not k.library else ""
+            rate = f"{units.digits(k.rate / 1e9)} GB/s"
+            lines.append(f"  {k.label}  {units.size(k.nbytes)}  {_time(k.seconds)}  {rate}{share}")
+        lines.append("  verdict  " + "; ".join([f"{self.verdict}-bound", *self._advice()]))
+        if self.reference is not None:
+            lines.append(f"  vs numpy  {_time(self.reference)} ({units.digits(self.reference / m.call)}x)")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def _call_line(self) -> str:
+        m = self.measured
+        first = f"first call {self.first[0]:.2g} s (compile {self.first[1]:.2g})   " if self.first else ""
+        return f"{first}call {_time(m.call)}, overhead {_time(m.overhead)}"
+
+    def _advice(self) -> list[str]:
+        m = self.measured
+        found = {
+            "launch": "the work is smaller than a call: give it larger arrays, or more of the program",
+            "library": "more fusion can touch only the rest",
+            "issue": "instructions, not memory: fast_math=True permits cheaper ones",
+        }.get(self.verdict)
+        advice = [found] if found else []
+        if self.verdict == "page-fault":
+            advice.append(f"~{_time(m.faults)} are page faults of the fresh output: pass out=")
+        elif self.kept is not None and self.kept > 1.15 * m.call:
+            advice.append(f"~{_time(self.kept - m.call)} more are page faults where results are kept: pass out=")
+        return advice
+
+    def to_json(self) -> dict[str, Any]:
+        """All numbers, seconds and bytes."""
+        return {"schema": 1, **asdict(self)}
+
+
+def _time(seconds: float) -> str:
+    return units.time(seconds * 1e6)
+
+
+def report(compiled: Compiled, args: tuple[Any, ...], kwargs: Mapping[str, Any], samples: int) -> Report:
+    """Measure `compiled(*args, **kwargs)`. A program that stores into arguments runs on copies of them."""
+    bound, traced = compiled._trace(args, kwargs)
+    if traced.graph.effects:
+        args, kwargs = trees.mapped(_copied, {"args": args, "kwargs": dict(kwargs)}).values()
+        bound, traced = compiled._trace(args, kwargs)
+    compiled(*args, **kwargs)
+    plan = compiled.plan(*args, **kwargs)
+    once = lambda: compiled(*args, **kwargs)  # noqa: E731
+    once()
+    seconds = stopwatch.per_call(once, bound.place, samples)
+    faults = _faults_a_call(once, bound)
+    steps = _step_times(compiled, bound, traced, samples)
+    times = _kernel_times(plan, steps)
+    busy = sum(k.seconds for k in times)
+    host = stopwatch.host_per_call(once, bound.place, samples)
+    overhead = max(seconds - busy, 0.0) if bound.place == CPU else min(host, seconds)
+    if bound.place != CPU and busy > host:
+        overhead = max(seconds - busy, 0.0)  # the device works while the host goes on
+    rate = stopwatch.copy_rate(bound.place)
+    measured = Measured(seconds, overhead, faults, rate, plan.device.l2, times)
+    return Report(
+        _title(compiled, bound), _device(plan, bound), samples, compiled.first_call, measured, judge(measured),
+        _kept(once, bound), _reference(compiled, args, kwargs, bound),
+    )  # fmt: skip
+
+
+def _copied(value: Any) -> Any:
+    return value.copy() if hasattr(value, "copy") else value.clone() if hasattr(value, "clone") else value
+
+
+def _faults_a_call(once: Callable[[], Any], bound: Bound) -> float:
+    """Seconds of a call spent in first touches of pages, from the system's count over a few calls."""
+    if bound.place != CPU:
+        return 0.0
+    before = stopwatch.faults()
+    for _ in range(4):
+        once()
+    return (stopwatch.faults() - before) / 4 * stopwatch.fault_seconds()
+
+
+def _step_times(compiled: Compiled, bound: Bound, traced: Any, samples: int) -> list[float]:
+    """Median seconds of every step of the bound program."""
+    captured = [arrays.describe(a, "captured array") for a in compiled._source.captured(traced.graph)]
+    made = compiled._launchable(bound, traced, captured)
+    infos = (*arguments.on_place(bound), *captured)
+    times = stopwatch.StepTimes(bound.place)
+    nothing = [None] * len(made.program.graph.outputs)
+    for _ in range(samples):
+        call.run(made.program, infos, bound.family, bound.place, bound.env, nothing, times)
+    found = times.medians()
+    return [found.get(k, 0.0) for k in range(len(made.program.steps))]
+
+
+def _kernel_times(plan: Plan, steps: Sequence[float]) -> tuple[KernelTime, ...]:
+    """Steps summed by the plan's kernels: a group may take two kernels, one that is empty none."""
+    left = list(steps)
+    out = []
+    counts = [max(len(k.built), 1) for k in plan.kernels]
+    if sum(counts) != len(left):  # kernels over empty arrays are not launched
+        left += [0.0] * (sum(counts) - len(left))
+    for k, count in zip(plan.kernels, counts, strict=True):
+        seconds = sum(left[:count])
+        del left[:count]
+        out.append(KernelTime(k.label, k.name, k.bytes_moved, seconds, k.group.library is not None, dict(k.predicted)))
+    return tuple(out)
+
+
+def _kept(once: Callable[[], Any], bound: Bound) -> float | None:
+    """Median seconds of a call whose earlier results are still alive, so that it writes memory never touched before."""
+    if bound.place != CPU:
+        return None
+    results = [once()]
+    size = sum(getattr(leaf, "nbytes", 0) for leaf in trees.flatten(results)[0])
+    count = min(5, KEPT_BYTES // max(size, 1))
+    if size < 1 << 20 or count < 3:
+        return None
+    found = []
+    for _ in range(count):
+        start = time.perf_counter()
+        results.append(once())
+        found.append(time.perf_counter() - start)
+    return stopwatch.median(found)
+
+
+def _reference(compiled: Compiled, args: Any, kwargs: Any, bound: Bound) -> float | None:
+    """Seconds of the original NumPy function, where there is one and it is quick enough to be asked."""
+    original = getattr(compiled, "__wrapped__", None)
+    if original is None or bound.family != "numpy":
+        return None
+    try:
+        start = time.perf_counter()
+        original(*args, **kwargs)
+        once = time.perf_counter() - start
+    except Exception:  # a program that uses what only fuser has (fuser.ops on specs, DSL annotations)
+        return None
+    if once > REFERENCE_SECONDS:
+        return once
+    return stopwatch.per_call(lambda: original(*args, **kwargs), CPU, 3)
+
+
+def _title(compiled: Compiled, bound: Bound) -> str:
+    shown = [f"{i.dtype}[{', '.join(map(str, i.shape))}]" for i in bound.infos]
+    return f"{compiled.__name__}  {' '.join(shown)}"
+
+
+def _device(plan: Plan, bound: Bound) -> str:
+    if bound.place == CPU:
+        return f"cpu, {units.count(pool.num_threads(), 'thread')}"
+    return plan.device.label
