@@ -1,7 +1,7 @@
 """Whether a result is right, before anything is timed.
 
-In: results as torch tensors, and what the program gives in float64 on the same inputs. Out: the worst norm-wise error, or
-WrongResult. The float64 run uses PyTorch operators one by one, on the device, independent of all that is
+In: results as torch tensors, and what the program gives in float64 on the same inputs. Out: the worst norm-wise error,
+or WrongResult. The float64 run uses PyTorch operators one by one, on the device, independent of all that is
 measured.
 """
 

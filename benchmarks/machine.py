@@ -1,8 +1,8 @@
 """How time, memory and launches are measured on a device.
 
 In: callables. Out: seconds, bytes, launches. `Cuda` times with events on the default stream, which PyTorch and CuPy
-share; the L2 is flushed before each call, and a wait queued before that hides the host's share. `Host` has the same face with a wall
-clock: it lets the whole suite be tried where there is no GPU.
+share; the L2 is flushed before each call, and a wait queued before that hides the host's share. `Host` has the same
+face with a wall clock: it lets the whole suite be tried where there is no GPU.
 """
 
 from __future__ import annotations

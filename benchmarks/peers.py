@@ -1,7 +1,7 @@
 """Who is measured on a device: fuser, and what its users would pick instead.
 
-In: a workload and torch tensors. Out: `PEERS` by name, each of which turns them into a callable, or raises Skip with the
-reason. All see the same memory (DLPack); arguments that a program stores into are cloned for each.
+In: a workload and torch tensors. Out: `PEERS` by name, each of which turns them into a callable, or raises Skip with
+the reason. All see the same memory (DLPack); arguments that a program stores into are cloned for each.
 """
 
 from __future__ import annotations

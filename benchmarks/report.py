@@ -111,8 +111,8 @@ def cpu_table(record: Record) -> str:
     """A row a workload: milliseconds by peer, and the ratio to the best."""
     peers = _peers(record)
     lines = [
-        f"{record['card']}, {record['cores']} cores, {record['date'][:10]}; {_versions(record)}. Milliseconds, medians of "
-        "interleaved rounds; ratios are medians of paired rounds, fresh results unless it says `out=`.",
+        f"{record['card']}, {record['cores']} cores, {record['date'][:10]}; {_versions(record)}. "
+        "Milliseconds, medians of interleaved rounds; ratios are medians of paired rounds, fresh results unless it says `out=`.",
         "",
         f"| workload | fuser | fuser out= | {' | '.join(peers)} | best peer |",
         f"|---|--:|--:|{'--:|' * len(peers)}--:|",

@@ -1,7 +1,7 @@
 """Programs in the form a PyTorch user would write them: the library's own function where it has one.
 
-In: PyTorch. Out: `forms`, functions by workload program; programs missing here are run as written in `programs`. Eager and
-compiled PyTorch are both given these, because they are the stronger peers.
+In: PyTorch. Out: `forms`, functions by workload program; programs missing here are run as written in `programs`. Eager
+and compiled PyTorch are both given these, because they are the stronger peers.
 """
 
 from __future__ import annotations

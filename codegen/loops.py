@@ -1,11 +1,12 @@
 """The kernel language: what schedules write and printers, emitters and the SIMT interpreter read.
 
 In: `KernelBuilder` calls of schedules. Out: `Kernel`, flat typed statements. Values are scalars: a vector
-exists only as the tuple of a LoadVec/StoreVec. A `Let` binds one operator of the table to variables and literals, so there
-is no expression nesting and a 5,000-operator chain is 5,000 statements.
+exists only as the tuple of a LoadVec/StoreVec. A `Let` binds one operator of the table to variables and literals, so
+there is no expression nesting and a 5,000-operator chain is 5,000 statements.
 
 Core: Let, Mutable, Assign, Load, Store, LoadVec, StoreVec, For, If, Alloc. SIMT extension (CUDA): Special, Barrier,
-Shuffle, Collective, Ticket, Fence. CPU extension: For("parallel") and For("vector"). Meaning is what `codegen/simt.py` does.
+Shuffle, Collective, Ticket, Fence. CPU extension: For("parallel") and For("vector"). Meaning is what `codegen/simt.py`
+does.
 
 Integer division: `trunc_div` and `trunc_rem` on index types are C's, and only ever see non-negative operands.
 """
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, Union
+from typing import Literal
 
 from fuser.dtypes import DType
 from fuser.hostexpr import Dim, HostExpr
@@ -42,7 +43,7 @@ class Lit:
         return hash((repr(self.value), self.dtype))
 
 
-Operand = Union[Var, Lit]
+Operand = Var | Lit
 Scope = Literal["row", "block"]
 LoopKind = Literal["serial", "unroll", "parallel", "vector"]
 SpecialName = Literal["thread", "block", "block_y"]  # thread in block (1-D), block in grid x / y
@@ -183,8 +184,8 @@ class Collective:
 
     Teams are `width` consecutive threads (a power of two; the block size is a multiple). `reduction` names the
     row whose `combine` is used; `operand` is the dtype of its elements. Order: pairwise from the low bits of the thread
-    number up, exactly as `fuser.order` fixes it (lane l takes lane l+1, then l+2, ...). All threads of the block take part.
-    With `stride` s, team members are s threads apart (thread = member * s + position): column reductions.
+    number up, exactly as `fuser.order` fixes it (lane l takes lane l+1, then l+2, ...). All threads of the block take
+    part. With `stride` s, team members are s threads apart (thread = member * s + position): column reductions.
     """
 
     reduction: str
@@ -196,7 +197,8 @@ class Collective:
 
 @dataclass(frozen=True)
 class Ticket:
-    """`var = old value` of an atomic counter that wraps to 0 after `limit` (i32): counter[index] = old == limit ? 0 : old + 1.
+    """`var = old value` of an atomic counter that wraps to 0 after `limit` (i32): counter[index] = old == limit ? 0 :
+    old + 1.
 
     Taken by every thread that executes it; schedules guard it to one thread.
     """
@@ -207,9 +209,10 @@ class Ticket:
     limit: Operand
 
 
-Statement = Union[
-    Let, Mutable, Assign, Load, Store, LoadVec, StoreVec, For, If, Alloc, Special, Barrier, Fence, Shuffle, Collective, Ticket
-]
+Statement = (
+    Let | Mutable | Assign | Load | Store | LoadVec | StoreVec | For | If | Alloc
+    | Special | Barrier | Fence | Shuffle | Collective | Ticket
+)  # fmt: skip
 SIMT_ONLY = (Special, Barrier, Fence, Shuffle, Collective, Ticket)
 
 BufferRole = Literal["in", "out", "inout", "workspace", "counter"]

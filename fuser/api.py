@@ -61,8 +61,8 @@ def compile(
     """Compile a NumPy function, or a one-line program such as `"lambda x, y: 2*x + 3*y**2"`. Also a decorator.
 
     device: None runs where the arrays live; "cpu" or "cuda" insists. fast_math: permits contraction and approximate
-    instructions. rounding: "graph" rounds half precision at casts and results, "each-op" after every operator as NumPy does.
-    static_argnames: arguments that are part of the key. expect_kernels: raise FusionLost if a plan has more.
+    instructions. rounding: "graph" rounds half precision at casts and results, "each-op" after every operator as NumPy
+    does. static_argnames: arguments that are part of the key. expect_kernels: raise FusionLost if a plan has more.
     """
     if rounding not in ("graph", "each-op"):
         raise ArgumentError(f"rounding={rounding!r}", "bad-option", notes=['it is "graph" or "each-op"'])

@@ -2,8 +2,8 @@
 
 In: a group and its first schedule. Out: the schedule that was kept, its kernels, and a `replan` decision for every
 schedule given up. A kernel that spills is lowered again under a weaker schedule (less unrolled, not resident, fewer
-blocks promised) until it does not, or nothing weaker is left. Only schedules that keep the reduction order are tried, so
-results never depend on this loop. (A stack frame alone is no spill: f64 `sin` has 40 bytes of its own.)
+blocks promised) until it does not, or nothing weaker is left. Only schedules that keep the reduction order are tried,
+so results never depend on this loop. (A stack frame alone is no spill: f64 `sin` has 40 bytes of its own.)
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from fuser import device as devices
 from fuser.arguments import Bound, Request
 from fuser.construct.common import NeedsStatic
 from fuser.device import Device
-from fuser.errors import ArgumentError, CheckFailed, FusionLost
+from fuser.errors import ArgumentError, CheckFailed, DeviceError, FusionLost
 from fuser.graph import Graph
 from fuser.hostexpr import HostExpr, is_scalar_symbol
 from fuser.keys import SizeClass
@@ -134,6 +134,7 @@ class Compiled:
     def _launchable(self, bound: Bound, traced: Traced, captured: Sequence[ArrayInfo]) -> Launchable:
         """The call's bound program, kept by launch key."""
         device = self._device_of(bound)
+        _require_here(device, bound.place)
         key = (launch_key(bound, traced, captured), device.name)
         kept = traced.launches.get(key)
         if kept is None:
@@ -312,6 +313,16 @@ def _static_dims(spec: Spec, dims: Mapping[str, int]) -> Spec:
     if not dims or not isinstance(spec, ArraySpec):
         return spec
     return replace(spec, shape=tuple(dims.get(d.value, d) if isinstance(d, HostExpr) else d for d in spec.shape))
+
+
+def _require_here(device: Device, place: Place) -> None:
+    """Refuse to run kernels of one device on another one's memory."""
+    if device.kind != place.kind or (device.kind == "cuda" and device.name != _place_device(place).name):
+        raise DeviceError(
+            f"`{device.name}` was asked for, but the arrays are on {place}",
+            "wrong-device",
+            notes=["omit device= to run where the arrays are, or move them", "to plan only: f.plan(..., device=...)"],
+        )
 
 
 def _place_device(place: Place) -> Device:

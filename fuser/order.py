@@ -54,10 +54,10 @@ def order(n_bucket: int, itemsize: int, kind: AxisKind, device: DeviceKind) -> O
     return _CUDA[kind](n_bucket, itemsize) if device == "cuda" else _CPU[kind](n_bucket, itemsize)
 
 
-# CUDA, rows. A thread holds about 64 bytes of a row (hopper.md: softmax bf16 runs at 95% of copy with 128-256 threads at
-# 4K columns, 256 at 8K, 512 at 16K): four 16-byte vectors, so n / 4 lanes whatever the element type, a lane an element for
-# short rows. Lanes beyond threads x vector are further accumulators of a thread. Rows beyond 16 Ki elements become
-# contiguous shares of that size ("Tried on one H200": 16,384 shares of a 2^28 sum read 4447 GB/s against 4315
+# CUDA, rows. A thread holds about 64 bytes of a row (hopper.md: softmax bf16 runs at 95% of copy with 128-256 threads
+# at 4K columns, 256 at 8K, 512 at 16K): four 16-byte vectors, so n / 4 lanes whatever the element type, a lane an
+# element for short rows. Lanes beyond threads x vector are further accumulators of a thread. Rows beyond 16 Ki elements
+# become contiguous shares of that size ("Tried on one H200": 16,384 shares of a 2^28 sum read 4447 GB/s against 4315
 # for a grid stride); one block folds them in turn, or many blocks together when there are few rows.
 def _cuda_inner(n: int, itemsize: int) -> Order:
     lanes = n if n <= 256 else min(max(n // 4, 256), 4096)

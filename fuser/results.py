@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from fuser import shapes, trees
 from fuser.arguments import Bound
 from fuser.errors import ArgumentError, ShapeError
@@ -39,9 +41,10 @@ def _usable(array: Any, node: Any, graph: Graph, bound: Bound) -> ArrayInfo | No
     wanted = shapes.evaluate(node.shape, bound.env)
     if info.shape != wanted:
         raise ShapeError(f"out= has shape {info.shape}, the result {wanted}", "out-shape")
-    if not info.writable:
+    if not (array.flags.writeable if isinstance(array, np.ndarray) else info.writable):
         raise ArgumentError("out= is read-only", "read-only")
     direct = info.dtype == node.storage and info.contiguous and info.place == bound.place and not graph.effects
+    direct = direct and info.writable  # not a native copy of an array of odd address or foreign byte order
     direct = direct and info.pointer % 16 == 0  # kernels store whole vectors
     return info if direct and not any(arrays.overlaps(info, i) for i in bound.infos) else None
 
@@ -60,7 +63,8 @@ def deliver(
         return trees.rebuild(graph.output_tree, arrays_out, env)
     for array, info in zip(out_leaves(graph, out), results, strict=True):
         if info.base is not array:
-            call.as_place_array(arrays.describe(array, "out"))[...] = call.as_place_array(info)
+            target = array if isinstance(array, np.ndarray) else call.as_place_array(arrays.describe(array, "out"))
+            target[...] = call.as_place_array(info)
     return out
 
 

@@ -7,10 +7,11 @@ the cost model, plans and dumps read.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Union
+from typing import Literal
 
 from fuser.order import Order
 
+ONE_LANE = Order(1)
 CudaKind = Literal["pointwise", "rows", "columns", "split", "scan"]
 
 
@@ -30,7 +31,7 @@ class CudaSchedule:
     vector: int = 1
     unroll: int = 1
     threads_per_row: int = 1
-    order: Order = Order(1)
+    order: Order = ONE_LANE
     resident: bool = False
     aligned: bool = False
     index_bits: int = 32
@@ -59,8 +60,8 @@ class CpuSchedule:
     blocks: int = 1
     block_rows: int = 1
     capacity: int = 0
-    order: Order = Order(1)
+    order: Order = ONE_LANE
     index_bits: int = 64
 
 
-Schedule = Union[CudaSchedule, CpuSchedule]
+Schedule = CudaSchedule | CpuSchedule

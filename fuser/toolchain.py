@@ -75,7 +75,8 @@ class Toolchain:
     """Functions of the other packages; see /docs/architecture.md for what each does."""
 
     prepare: Callable[..., Graph]  # (graph, rounding=, fast_math=)
-    plan_groups: Callable[..., tuple[tuple[Group, ...], tuple[Decision, ...]]]  # (graph, sizes, device, contiguous=, in_place=)
+    # (graph, sizes, device, contiguous=, in_place=)
+    plan_groups: Callable[..., tuple[tuple[Group, ...], tuple[Decision, ...]]]
     choose: Callable[[Graph, Group, SizeClass, Device], Schedule]
     lower: Callable[..., tuple[KernelLike, ...]]  # (graph, group, schedule, device, layouts)
     build: Callable[[KernelLike, Device], Built]

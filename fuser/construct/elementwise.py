@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from typing import Any
+
 import numpy as np
 
 from fuser.construct import views
@@ -80,13 +82,14 @@ _INTEGER_POWERS = {2: "square", 1: "positive"}
 
 def _plain_power(exponent: Value, resolution: Resolution) -> str | None:
     """The unary row that `power` by this literal exponent is; None for any other exponent."""
+    literal: Any = exponent
     if isinstance(exponent, HostExpr):
-        exponent = exponent.value if exponent.is_literal else None  # type: ignore[assignment]
-    if isinstance(exponent, Node) or exponent is None:
+        literal = exponent.value if exponent.is_literal else None
+    if isinstance(literal, Node) or literal is None:
         return None
     if resolution.result.is_float:
-        return _FLOAT_POWERS.get(float(exponent))
-    return _INTEGER_POWERS.get(int(exponent)) if resolution.result.is_integer else None
+        return _FLOAT_POWERS.get(float(literal))
+    return _INTEGER_POWERS.get(int(literal)) if resolution.result.is_integer else None
 
 
 def node(b: Builder, name: str, *values: Value, dtype: object = None) -> Node:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 EdgeKind = Literal["input", "space", "view", "kept", "result"]
 CHAIN = 4  # values that a line names one by one; more are counted
+ROOM = 34  # characters for them
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ def reason(plan: Plan, edge: Edge) -> str:
     if edge.kind == "result":
         return "applied to the reduction's result"
     if edge.kind == "view":
-        return "read through an index map, no copy"
+        return "read through an index map"
     return "one row space" if group.space.reduced else "one iteration space"
 
 
@@ -173,9 +174,9 @@ def _names(plan: Plan, batch: list[Edge]) -> str:
         return f"{name[batch[0].source.id]} -> {', '.join(readers[:CHAIN])}{more}"
     ordered = sorted({n for e in batch for n in (e.source, e.reader)}, key=lambda n: n.id)
     labels = [name[n.id] for n in ordered]
-    if len(labels) <= CHAIN:
+    if len(labels) <= CHAIN and len(" -> ".join(labels)) <= ROOM:
         return (" -> " if _is_chain(batch) else ", ").join(labels)
-    return f"{labels[0]}, {labels[1]}, ... {labels[-1]} ({len(labels)})"
+    return f"{labels[0]}, ... {labels[-1]} ({len(labels)})"
 
 
 class _Joined:

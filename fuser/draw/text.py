@@ -223,7 +223,7 @@ def _fused(plan: Plan) -> list[str]:
     for f in (f for f in worth if f in largest):
         launches = f", {units.count(f.launches, 'launch')}" if f.launches else ""
         saved = f"saves {units.size(f.saves)}{launches}" if f.saves else f"saves {launches[2:]}" if launches else ""
-        lines.append(f"  {_cut(f.names, 34):<34}  {_cut(f.text, 36):<36}  {saved}")
+        lines.append(f"  {_cut(f.names, 34):<34}  {_cut(f.text, 34):<34}  {saved}")
     if len(worth) > MAX_LINES:
         lines.append(f"  and {len(worth) - MAX_LINES} more (--dump-graph=json has all)")
     return [*lines, ""]

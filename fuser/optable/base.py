@@ -13,15 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, Union
+from typing import TYPE_CHECKING, Any, Protocol, Union  # Union where a name is not defined yet
 
 from fuser.dtypes import DType, WeakKind
 
 if TYPE_CHECKING:
-    from fuser.graph import Builder, Node
+    from fuser.graph import Node
     from fuser.shapes import Shape
 
-Operand = Union[DType, WeakKind]  # what promotion sees of an argument
+Operand = DType | WeakKind  # what promotion sees of an argument
 
 
 # -- spellings -------------------------------------------------------------------------------------
@@ -87,9 +87,9 @@ class Libm:
     name: str
 
 
-Spelling = Union[Infix, Prefix, Call, Ternary, Convert, Instr, Intrinsic, Libm]
-# key: "i64,u64" (first and second operand; for a row that converts, operand and result), else dtype name ("f32"), else kind ("f", "i", "u", "b"), else "*".
-# None says that the row is not primitive there, although a later key would match.
+Spelling = Infix | Prefix | Call | Ternary | Convert | Instr | Intrinsic | Libm
+# key: "i64,u64" (first and second operand; for a row that converts, operand and result), else dtype name ("f32"), else
+# kind ("f", "i", "u", "b"), else "*". None says that the row is not primitive there, although a later key would match.
 Spellings = Mapping[str, "Spelling | None"]
 
 
@@ -162,27 +162,68 @@ class S:
 
         return self.op(name, o, dtype=BOOL)
 
-    def __add__(self, o: Number) -> S: return self.op("add", o)
-    def __radd__(self, o: Number) -> S: return self.like(o).op("add", self)
-    def __sub__(self, o: Number) -> S: return self.op("subtract", o)
-    def __rsub__(self, o: Number) -> S: return self.like(o).op("subtract", self)
-    def __mul__(self, o: Number) -> S: return self.op("multiply", o)
-    def __rmul__(self, o: Number) -> S: return self.like(o).op("multiply", self)
-    def __truediv__(self, o: Number) -> S: return self.op("divide", o)
-    def __rtruediv__(self, o: Number) -> S: return self.like(o).op("divide", self)
-    def __neg__(self) -> S: return self.op("negative")
-    def __and__(self, o: Number) -> S: return self.op("bitwise_and", o)
-    def __or__(self, o: Number) -> S: return self.op("bitwise_or", o)
-    def __xor__(self, o: Number) -> S: return self.op("bitwise_xor", o)
-    def __invert__(self) -> S: return self.op("invert")
-    def __lshift__(self, o: Number) -> S: return self.op("shl", o)
-    def __rshift__(self, o: Number) -> S: return self.op("shr", o)
-    def __lt__(self, o: Number) -> S: return self._compare("less", o)
-    def __le__(self, o: Number) -> S: return self._compare("less_equal", o)
-    def __gt__(self, o: Number) -> S: return self._compare("greater", o)
-    def __ge__(self, o: Number) -> S: return self._compare("greater_equal", o)
-    def eq(self, o: Number) -> S: return self._compare("equal", o)
-    def ne(self, o: Number) -> S: return self._compare("not_equal", o)
+    def __add__(self, o: Number) -> S:
+        return self.op("add", o)
+
+    def __radd__(self, o: Number) -> S:
+        return self.like(o).op("add", self)
+
+    def __sub__(self, o: Number) -> S:
+        return self.op("subtract", o)
+
+    def __rsub__(self, o: Number) -> S:
+        return self.like(o).op("subtract", self)
+
+    def __mul__(self, o: Number) -> S:
+        return self.op("multiply", o)
+
+    def __rmul__(self, o: Number) -> S:
+        return self.like(o).op("multiply", self)
+
+    def __truediv__(self, o: Number) -> S:
+        return self.op("divide", o)
+
+    def __rtruediv__(self, o: Number) -> S:
+        return self.like(o).op("divide", self)
+
+    def __neg__(self) -> S:
+        return self.op("negative")
+
+    def __and__(self, o: Number) -> S:
+        return self.op("bitwise_and", o)
+
+    def __or__(self, o: Number) -> S:
+        return self.op("bitwise_or", o)
+
+    def __xor__(self, o: Number) -> S:
+        return self.op("bitwise_xor", o)
+
+    def __invert__(self) -> S:
+        return self.op("invert")
+
+    def __lshift__(self, o: Number) -> S:
+        return self.op("shl", o)
+
+    def __rshift__(self, o: Number) -> S:
+        return self.op("shr", o)
+
+    def __lt__(self, o: Number) -> S:
+        return self._compare("less", o)
+
+    def __le__(self, o: Number) -> S:
+        return self._compare("less_equal", o)
+
+    def __gt__(self, o: Number) -> S:
+        return self._compare("greater", o)
+
+    def __ge__(self, o: Number) -> S:
+        return self._compare("greater_equal", o)
+
+    def eq(self, o: Number) -> S:
+        return self._compare("equal", o)
+
+    def ne(self, o: Number) -> S:
+        return self._compare("not_equal", o)
 
 
 # -- rows ------------------------------------------------------------------------------------------
@@ -348,7 +389,7 @@ class Function:
     notes: str = ""
 
 
-Row = Union[ScalarOp, Reduction, Scan, Composite, OpaqueOp, Function]
+Row = ScalarOp | Reduction | Scan | Composite | OpaqueOp | Function
 
 
 class Table:

@@ -121,7 +121,7 @@ def test_a_library_that_cannot_store_returns_what_it_would_have_stored() -> None
 
 
 GPU_RECORD = {
-    "kind": "gpu", "card": "Card", "driver": "1", "cuda": "13", "date": "2026-01-02T03:04", 
+    "kind": "gpu", "card": "Card", "driver": "1", "cuda": "13", "date": "2026-01-02T03:04",
     "versions": {"fuser": "0"}, "read_gbs": 4000.0,
     "rows": [
         {"id": "P01", "name": "abs_sum", "minimum": 1 << 30, "written": 4, "copy_us": 250.0, "runs": {
