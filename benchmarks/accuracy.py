@@ -102,4 +102,4 @@ def _error(k: int, g: Any, w: Any, tolerance: float | None) -> float:
     limit = TOLERANCE[str(g.dtype)] if tolerance is None else tolerance
     if not error <= limit:
         raise WrongResult(f"result {k}: relative error {error:.3g}, allowed {limit:.0e}")
-    return error
+    return float(error)

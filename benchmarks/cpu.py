@@ -302,6 +302,7 @@ def _summarise(entries: dict[str, Entry], row: Record) -> None:
         run = row["runs"][name]
         run["us"], run["gbs"] = seconds * 1e6, row["minimum"] / seconds * 1e-9
         run["share_of_copy"] = row["copy_us"] / run["us"]
+        run["rounds"] = len(entry.samples)
         run["ratio"] = statistics.median(theirs / own for theirs, own in zip(entry.samples, ours, strict=True))
 
 

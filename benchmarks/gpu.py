@@ -97,7 +97,7 @@ def _read_ceiling(machine: Host) -> float:
 
     x = torch.randn(1 << 28, device="cuda")
     try:
-        return x.numel() * 4 / machine.time(handwritten.one_kernel(x)) * 1e-9
+        return float(x.numel() * 4 / machine.time(handwritten.one_kernel(x)) * 1e-9)
     except Exception:
         return 0.0
 
@@ -116,10 +116,11 @@ def measure(w: Workload, machine: Host, options: Options, say: Callable[[str], N
     }
     ready: dict[str, peers.Ready] = {}
     for name in options.peers:
+        machine.empty_cache()  # other libraries have allocators of their own
         started = time.perf_counter()
         try:
             ready[name], row["runs"][name] = _prepare(name, w, args, wanted, machine, row)
-        except peers.Skip as reason:
+        except (peers.Skip, ImportError) as reason:
             row["runs"][name] = {"skipped": str(reason)}
         except Exception as error:
             row["runs"][name] = {"error": _short(error), "first_call_s": time.perf_counter() - started}
@@ -131,7 +132,7 @@ def measure(w: Workload, machine: Host, options: Options, say: Callable[[str], N
     for name, prepared in list(ready.items()):
         _guarded(row["runs"][name], lambda p=prepared, n=name: _time(p, row, row["runs"][n], machine, options))  # type: ignore[misc]
     if options.profile and not (options.quick and machine.device == "cpu"):
-        _guarded(row["runs"].get("fuser", {}), lambda: _profile(ready, row, machine))
+        _guarded(row["runs"].get("fuser", {}), lambda: _profile(ready, row, machine), "note")
     say(line(row))
     return row
 
@@ -184,9 +185,15 @@ def _time(prepared: peers.Ready, row: Record, run: Record, machine: Host, option
     run["gbs"] = row["minimum"] / seconds * 1e-9
     run["share_of_copy"] = row["copy_us"] / run["us"]
     if not options.quick:
-        run.setdefault("peak_bytes", machine.peak(prepared.call))
-        if run["us"] < 100:
-            run["host_us"] = _host_time(prepared.call, machine) * 1e6
+        _guarded(run, lambda: _also(prepared, run, machine), "note")
+
+
+def _also(prepared: peers.Ready, run: Record, machine: Host) -> None:
+    """Peak memory, and the host's time where the device's is short."""
+    if "peak_bytes" not in run:
+        run["peak_bytes"] = machine.peak(prepared.call)
+    if run["us"] < 100:
+        run["host_us"] = _host_time(prepared.call, machine) * 1e6
 
 
 def _host_time(call: Callable[[], Any], machine: Host) -> float:
@@ -208,11 +215,12 @@ def _profile(ready: dict[str, peers.Ready], row: Record, machine: Host) -> None:
             run["launches"], run["busy_us"], run["device_ops"] = seen.launches, seen.busy * 1e6, list(seen.names)
 
 
-def _guarded(run: Record, step: Callable[[], None]) -> None:
+def _guarded(run: Record, step: Callable[[], None], key: str = "error") -> None:
+    """Do a step; what goes wrong is recorded under `key`."""
     try:
         step()
     except Exception as error:
-        run["error"] = _short(error)
+        run[key] = _short(error)
 
 
 def _short(error: Exception) -> str:

@@ -70,7 +70,7 @@ def nbytes(value: Any) -> int:
     """Bytes of an array's elements; 0 for a Python scalar."""
     if not hasattr(value, "dtype"):
         return 0
-    return int(value.itemsize) * math.prod(value.shape)
+    return int(value.itemsize * math.prod(value.shape))
 
 
 def minimum_bytes(workload: Workload, args: list[Any], results: list[Any]) -> tuple[int, int]:

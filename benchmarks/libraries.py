@@ -67,6 +67,7 @@ def _gelu(library: Any) -> Callable[[Any], Any]:
 
 def _array_functions(module: Any) -> dict[str, Any]:
     """What NumPy and its likes lack a name for, in their own terms."""
+    astype = getattr(module, "astype", lambda x, dtype: x.astype(dtype))
 
     def cross_entropy(logits: Any, target: Any) -> Any:
         top = module.max(logits, axis=-1, keepdims=True)
@@ -87,8 +88,8 @@ def _array_functions(module: Any) -> dict[str, Any]:
         "relu": lambda x: module.maximum(x, 0),
         "gelu": _gelu(module),
         "sigmoid": lambda x: 1 / (1 + module.exp(-x)),
-        "widened": lambda x: module.astype(x, module.promote_types(x.dtype, module.float32)),
-        "cast_like": lambda x, like: module.astype(x, like.dtype),
+        "widened": lambda x: astype(x, module.promote_types(x.dtype, module.float32)),
+        "cast_like": lambda x, like: astype(x, like.dtype),
         "cross_entropy": cross_entropy,
         "dropout": dropout,
         "put": put,

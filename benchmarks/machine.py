@@ -131,7 +131,7 @@ class Cuda(Host):
             last.record()
             pairs.append((first, last))
         self.synchronize()
-        return statistics.median(a.elapsed_time(b) for a, b in pairs) * 1e-3
+        return float(statistics.median(a.elapsed_time(b) for a, b in pairs)) * 1e-3
 
     def pipelined(self, call: Call, repeats: int | None = None) -> float:
         """For libraries with streams of their own: many calls in a row by the wall clock, less the constant part."""

@@ -1,8 +1,8 @@
 """The measured programs, each written once against a free name `xp`.
 
-In: `xp`, one of `benchmarks.libraries` (NumPy unless `libraries.programs` says otherwise). Out: functions over arrays
-of that library. A function that writes into its arguments does so through `xp.assign` and ends in `xp.written`: JAX must
-return what the others store.
+In: `xp`, one of `benchmarks.libraries` (NumPy unless `libraries.programs` says otherwise). Out: functions over
+arrays of that library. A function that writes into its arguments does so through `xp.assign` and ends in `xp.written`:
+JAX must return what the others store.
 """
 
 from __future__ import annotations

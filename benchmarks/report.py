@@ -59,7 +59,7 @@ def read_ceiling(record: Record) -> float:
     for row in record["rows"]:
         if row.get("minimum", 0) > 1 << 28 and row.get("written", row["minimum"]) < row["minimum"] / 100:
             rates += [run["gbs"] for run in row["runs"].values() if "gbs" in run and "error" not in run]
-    return max(rates)
+    return float(max(rates))
 
 
 def gpu_table(record: Record) -> str:
@@ -112,7 +112,8 @@ def cpu_table(record: Record) -> str:
     peers = _peers(record)
     lines = [
         f"{record['card']}, {record['cores']} cores, {record['date'][:10]}; {_versions(record)}. "
-        "Milliseconds, medians of interleaved rounds; ratios are medians of paired rounds, fresh results unless it says `out=`.",
+        "Milliseconds, medians of interleaved rounds; ratios are medians of paired rounds, results fresh unless "
+        "given by `out=`.",
         "",
         f"| workload | fuser | fuser out= | {' | '.join(peers)} | best peer |",
         f"|---|--:|--:|{'--:|' * len(peers)}--:|",

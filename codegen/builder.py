@@ -18,6 +18,7 @@ from fuser.codegen import folding
 from fuser.codegen.loops import (
     Alloc,
     Assign,
+    Await,
     Barrier,
     BufferParam,
     BufferRole,
@@ -34,12 +35,14 @@ from fuser.codegen.loops import (
     LoopKind,
     Mutable,
     Operand,
+    Publish,
     ScalarParam,
     Shuffle,
     Special,
     SpecialName,
     Statement,
     Store,
+    StoreRemote,
     StoreVec,
     Ticket,
     Var,
@@ -128,11 +131,13 @@ class KernelBuilder:
             found = self._scalars[expr, dtype] = ScalarParam(self.fresh(hint), dtype, expr)
         return found.var
 
-    def alloc(self, name: str, dtype: DType, size: int, space: Literal["register", "shared"]) -> str:
+    def alloc(
+        self, name: str, dtype: DType, size: int, space: Literal["register", "shared"], dynamic: bool = False
+    ) -> str:
         """Declares a register or shared array in the current block; gives its name."""
         fresh = self.fresh(name)
         self._arrays[fresh] = dtype
-        self.emit(Alloc(fresh, dtype, size, space))
+        self.emit(Alloc(fresh, dtype, size, space, dynamic))
         return fresh
 
     def declare_array(self, name: str, dtype: DType) -> None:
@@ -169,6 +174,10 @@ class KernelBuilder:
     def handle(self, value: Operand) -> S:
         """The value as an `S`, for arithmetic with Python operators: `b.handle(i) * 4 + j`."""
         return S(self, value, value.dtype)
+
+    def known(self, value: Operand) -> float | int | bool | None:
+        """What a literal is; None for a variable (`optable.base.Knowing`)."""
+        return value.value if isinstance(value, Lit) else None
 
     def let(self, op: str, args: Sequence[Operand], dtype: DType, name: str = "") -> Operand:
         """`op(args)`: a folded operand, the variable that already holds it in scope, or a new `Let`.
@@ -355,6 +364,18 @@ class KernelBuilder:
         var = Var(self.fresh(name), I32)
         self.emit(Ticket(var, buffer, self._index(index), self._index(limit)))
         return var
+
+    def store_remote(self, buffer: str, index: Bound, value: Operand, rank: Operand, mask: Operand | None) -> None:
+        """A store into the shared memory of the cluster's block `rank`."""
+        self._check_stored(buffer, (value,))
+        self.emit(StoreRemote(buffer, self._index(index), value, rank, mask))
+
+    def publish(self, flags: str, index: Bound, mask: Operand | None = None) -> None:
+        self.emit(Publish(flags, self._index(index), mask))
+
+    def wait_for(self, flags: str, index: Bound, mask: Operand | None = None) -> None:
+        """Waits for a flag that another block publishes."""
+        self.emit(Await(flags, self._index(index), mask))
 
     # -- end ---------------------------------------------------------------------------------------
     def finish(self, launch: Launch) -> Kernel:

@@ -20,7 +20,10 @@ from fuser.codegen.expand_collectives import expand_collective
 from fuser.codegen.loops import (
     Alloc,
     Assign,
+    Await,
     Barrier,
+    ClusterArrive,
+    ClusterWait,
     Collective,
     Fence,
     For,
@@ -31,10 +34,12 @@ from fuser.codegen.loops import (
     LoadVec,
     Mutable,
     Operand,
+    Publish,
     Shuffle,
     Special,
     Statement,
     Store,
+    StoreRemote,
     StoreVec,
     Ticket,
     Var,
@@ -123,7 +128,8 @@ class _Expander:
             Let: self.let, Mutable: self.mutable, Assign: self.assign, Load: self.access, LoadVec: self.access,
             Store: self.access, StoreVec: self.access, For: self.loop, If: self.branch, Alloc: self.out.emit,
             Special: self.special, Barrier: self.out.emit, Fence: self.out.emit, Shuffle: self.shuffle,
-            Collective: self.collective, Ticket: self.access,
+            Collective: self.collective, Ticket: self.access, ClusterArrive: self.out.emit, ClusterWait: self.out.emit,
+            StoreRemote: self.access, Publish: self.access, Await: self.access,
         }  # fmt: skip
 
     def run(self) -> Kernel:
@@ -152,10 +158,10 @@ class _Expander:
     def assign(self, s: Assign) -> None:
         self.out.assign(s.var, self.new(s.value))
 
-    def access(self, s: Load | LoadVec | Store | StoreVec | Ticket) -> None:
+    def access(self, s: Load | LoadVec | Store | StoreVec | StoreRemote | Ticket | Publish | Await) -> None:
         changes: dict[str, Any] = {
             name: self.new(x)
-            for name in ("index", "value", "mask", "limit")
+            for name in ("index", "value", "mask", "limit", "rank")
             if (x := getattr(s, name, None)) is not None
         }
         if isinstance(s, StoreVec):

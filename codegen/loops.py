@@ -5,7 +5,7 @@ exists only as the tuple of a LoadVec/StoreVec. A `Let` binds one operator of th
 there is no expression nesting and a 5,000-operator chain is 5,000 statements.
 
 Core: Let, Mutable, Assign, Load, Store, LoadVec, StoreVec, For, If, Alloc. SIMT extension (CUDA): Special, Barrier,
-Shuffle, Collective, Ticket, Fence. CPU extension: For("parallel") and For("vector"). Meaning is what `codegen/simt.py`
+Shuffle, Collective, Ticket, Fence, clusters, flags. CPU extension: For("parallel") and For("vector"). Meaning is what `codegen/simt.py`
 does.
 
 Integer division: `trunc_div` and `trunc_rem` on index types are C's, and only ever see non-negative operands.
@@ -143,12 +143,16 @@ class If:
 @dataclass(frozen=True)
 class Alloc:
     """An array of `size` elements: `register` (private to a thread; indices must be literals after unrolling on CUDA),
-    or `shared` (one a block). Contents are undefined until written. Named like a buffer in Load and Store."""
+    or `shared` (one a block). Contents are undefined until written. Named like a buffer in Load and Store.
+
+    dynamic: its shared memory is sized at launch, which may be more than the 48 KiB that all static arrays share.
+    """
 
     name: str
     dtype: DType
     size: int
     space: Literal["register", "shared"]
+    dynamic: bool = False
 
 
 @dataclass(frozen=True)
@@ -209,11 +213,60 @@ class Ticket:
     limit: Operand
 
 
+@dataclass(frozen=True)
+class ClusterArrive:
+    """All threads of the block say that their earlier writes to shared memory of the cluster are done."""
+
+
+@dataclass(frozen=True)
+class ClusterWait:
+    """All threads of the block wait until every block of the cluster has arrived; its earlier writes are then visible."""
+
+
+@dataclass(frozen=True)
+class StoreRemote:
+    """`buffer[index] = value` in the shared memory of the cluster's block number `rank` (i32), where `mask` holds.
+
+    Only behind a first ClusterArrive and ClusterWait: until then the other block may not have started.
+    """
+
+    buffer: str
+    index: Operand
+    value: Operand
+    rank: Operand
+    mask: Operand | None = None
+
+
+@dataclass(frozen=True)
+class Publish:
+    """Sets flag `buffer[index]` of a counter from 0 to 1; this thread's earlier global writes go before it."""
+
+    buffer: str
+    index: Operand
+    mask: Operand | None = None
+
+
+@dataclass(frozen=True)
+class Await:
+    """Waits where `mask` holds for flag `buffer[index]`; what its publisher wrote before is then visible to this thread.
+
+    Only for flags of blocks that drew an earlier number from a ticket, and which they publish before they wait for
+    this block: the interpreter runs blocks in that order, in lock step, and takes a flag not yet set for a deadlock.
+    """
+
+    buffer: str
+    index: Operand
+    mask: Operand | None = None
+
+
 Statement = (
     Let | Mutable | Assign | Load | Store | LoadVec | StoreVec | For | If | Alloc
     | Special | Barrier | Fence | Shuffle | Collective | Ticket
+    | ClusterArrive | ClusterWait | StoreRemote | Publish | Await
 )  # fmt: skip
-SIMT_ONLY = (Special, Barrier, Fence, Shuffle, Collective, Ticket)
+SIMT_ONLY = (
+    Special, Barrier, Fence, Shuffle, Collective, Ticket, ClusterArrive, ClusterWait, StoreRemote, Publish, Await,
+)  # fmt: skip
 
 BufferRole = Literal["in", "out", "inout", "workspace", "counter"]
 
@@ -248,12 +301,14 @@ class ScalarParam:
 @dataclass(frozen=True)
 class Launch:
     """Grid (host expressions) and block; `min_blocks` is the occupancy that `__launch_bounds__` promises. CPU kernels
-    use `grid[0]` as the trip count of their parallel loop and `grain` as the least number of iterations a task."""
+    use `grid[0]` as the trip count of their parallel loop and `grain` as the least number of iterations a task. cluster:
+    neighbouring blocks in x that run together and reach each other's shared memory; `grid[0]` is a multiple of it."""
 
     grid: tuple[Dim, Dim]
     block: int
     min_blocks: int = 1
     grain: int = 1
+    cluster: int = 1
 
 
 @dataclass(frozen=True)
@@ -285,3 +340,15 @@ def walk(body: tuple[Statement, ...]) -> Iterator[Statement]:
         yield s
         for block in reversed(children(s)):
             stack.extend(reversed(block))
+
+
+def dynamic_shared(body: tuple[Statement, ...]) -> dict[str, tuple[int, int]]:
+    """(offset, bytes) of every dynamic shared array, each a multiple of 16."""
+    found: dict[str, tuple[int, int]] = {}
+    end = 0
+    for s in walk(body):
+        if isinstance(s, Alloc) and s.dynamic:
+            size = -(-s.size * s.dtype.bytes // 16) * 16
+            found[s.name] = (end, size)
+            end += size
+    return found

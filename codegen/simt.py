@@ -74,7 +74,11 @@ class _Launch:
         self.threads = kernel.launch.block if cuda else 1
         if self.grid[1] > MAX_GRID_Y or self.grid[0] > MAX_GRID_X:
             raise SimtError(f"a grid of {self.grid} cannot be launched", "simt-grid")
-        self.sync = Sync(self.grid[0] * self.grid[1], self.threads, bool(kinds & {loops.Fence, loops.Ticket}))
+        self.cluster = kernel.launch.cluster
+        if self.grid[0] % self.cluster:
+            raise SimtError(f"a grid of {self.grid[0]} is no multiple of its clusters of {self.cluster}", "simt-grid")
+        fences = bool(kinds & {loops.Fence, loops.Ticket})
+        self.sync = Sync(self.grid[0] * self.grid[1], self.threads, fences, self.cluster)
         self.clock = 0
         self.scalars = {p.name: np.full((1, 1), p.expr.evaluate(env), p.dtype.numpy) for p in kernel.scalars}
         self.memory = {b.name: self.bind(b, buffers[b.name]) for b in kernel.buffers}
@@ -100,10 +104,12 @@ class _Launch:
     def run(self) -> None:
         blocks = self.grid[0] * self.grid[1]
         order = self.random.permutation(blocks) if self.has_tickets else np.arange(blocks)
-        step = max(BATCH // self.threads, 1)
+        step = -(-max(BATCH // self.threads, 1) // self.cluster) * self.cluster
         with np.errstate(all="ignore"):
             for first in range(0, blocks, step):
-                _Machine(self, order[first : first + step].astype(np.int64)).execute(self.kernel.body, None)
+                batch = order[first : first + step].astype(np.int64)
+                _Machine(self, batch).execute(self.kernel.body, None)
+                self.sync.left(batch)
         for b in self.kernel.buffers:
             if b.role == "counter" and self.memory[b.name].data.any():
                 raise SimtError(f"counter `{b.name}` is not left at zero", "simt-counter")
@@ -126,6 +132,8 @@ class _Machine:
             loops.For: self.loop, loops.If: self.branch, loops.Alloc: self.alloc, loops.Special: self.special,
             loops.Barrier: self.barrier, loops.Fence: self.fence, loops.Shuffle: self.shuffle,
             loops.Collective: self.collective, loops.Ticket: self.ticket,
+            loops.ClusterArrive: self.cluster_arrive, loops.ClusterWait: self.cluster_wait,
+            loops.StoreRemote: self.store_remote, loops.Publish: self.publish, loops.Await: self.wait_for,
         }  # fmt: skip
 
     def shape(self, blocks: int) -> None:
@@ -335,3 +343,48 @@ class _Machine:
             memory.data[counter] = 0 if last else old[r, c] + 1
             self.sync.ticket((s.buffer, counter), int(self.blocks[r]), c, last, self.tick())
         self.values[s.var.name] = old
+
+    # -- clusters and flags ------------------------------------------------------------------------
+    def cluster_arrive(self, s: loops.ClusterArrive, mask: Mask) -> None:
+        self.sync.cluster_arrive(self.blocks, self.full(mask), self.tick())
+
+    def cluster_wait(self, s: loops.ClusterWait, mask: Mask) -> None:
+        self.sync.cluster_wait(self.blocks, self.full(mask))
+
+    def store_remote(self, s: loops.StoreRemote, mask: Mask) -> None:
+        """A store into another row of the shared array: blocks of a cluster are neighbours in a batch."""
+        memory, inner, index = self.access(s, mask, 1)
+        active = self.full(inner)
+        rank = np.broadcast_to(self.value(s.rank), self.lanes)[active].astype(np.int64)
+        size = self.launch.cluster
+        if ((rank < 0) | (rank >= size)).any():
+            raise SimtError(f"a cluster of {size} has no such block", "simt-cluster")
+        row = np.nonzero(active)[0] // size * size + rank
+        clock = self.tick()
+        self.sync.reach(self.blocks[row], clock)
+        elements = row * memory.size + np.broadcast_to(index, self.lanes)[active]
+        _, lanes = self.touched(index, inner, 1)
+        memory.store(elements, lanes, clock, self.sync.ordered)
+        memory.data[elements] = np.broadcast_to(self.value(s.value), self.lanes)[active]
+
+    def flags(self, s: loops.Publish | loops.Await, mask: Mask) -> tuple[Memory, list[tuple[int, int]]]:
+        """The counter, and (flag, thread) of every lane that takes part."""
+        memory, inner, index = self.access(s, mask, 1)
+        active = self.full(inner)
+        where = np.broadcast_to(index, self.lanes)[active]
+        return memory, list(zip(where.tolist(), self.thread_number[active].tolist(), strict=True))
+
+    def publish(self, s: loops.Publish, mask: Mask) -> None:
+        memory, found = self.flags(s, mask)
+        for flag, thread in found:
+            if memory.data[flag]:
+                raise SimtError(f"flag `{s.buffer}`[{flag}] is published twice", "simt-flag")
+            memory.data[flag] = 1
+            self.sync.publish((s.buffer, flag), thread, self.tick())
+
+    def wait_for(self, s: loops.Await, mask: Mask) -> None:
+        memory, found = self.flags(s, mask)
+        for flag, thread in found:
+            if not memory.data[flag]:
+                raise SimtError(f"thread {thread} waits for flag `{s.buffer}`[{flag}] for ever", "simt-flag")
+            self.sync.acquire((s.buffer, flag), thread)

@@ -43,14 +43,22 @@ class Taken:
 class Sync:
     """Synchronisation state of a whole grid of `blocks` blocks of `threads` threads."""
 
-    def __init__(self, blocks: int, threads: int, fences: bool) -> None:
-        self.threads = threads
+    def __init__(self, blocks: int, threads: int, fences: bool, cluster: int = 1) -> None:
+        self.threads, self.cluster = threads, cluster
         self.epoch = np.zeros(blocks, np.int64)
         self.tickets: dict[int, list[Taken]] = defaultdict(list)
         self.taken = 0
         # Clock of each thread's last fence, and of its last fence before its block's last barrier.
         self.fence_clock = np.zeros((blocks, threads) if fences else (0, threads), np.int64)
         self.met_clock = self.fence_clock.copy()
+        # Clusters, a block each: when it arrived (-1: it has not), up to when others' writes are visible to it, and
+        # when another block last wrote to it.
+        self.pending = np.full(blocks, -1, np.int64)
+        self.visible = np.zeros(blocks, np.int64)
+        self.reached = np.zeros(blocks, np.int64)
+        # Flags: who set each and when; what a reader has acquired of a writer, up to which clock.
+        self.flags: dict[tuple[str, int], tuple[int, int]] = {}
+        self.acquired: dict[tuple[int, int], int] = {}
 
     # -- meeting -----------------------------------------------------------------------------------
     @staticmethod
@@ -81,6 +89,42 @@ class Sync:
         rows, columns = np.nonzero(mask)
         self.fence_clock[blocks[rows], columns] = clock
 
+    # -- clusters ----------------------------------------------------------------------------------
+    def cluster_arrive(self, blocks: Ints, mask: Bools, clock: int) -> None:
+        here = blocks[self.arrived(mask, "cluster arrive", self.threads)[:, 0]]
+        if (self.pending[here] >= 0).any():
+            raise SimtError("a block arrives twice before it waits", "simt-cluster")
+        self.pending[here] = clock
+
+    def cluster_wait(self, blocks: Ints, mask: Bools) -> None:
+        here = blocks[self.arrived(mask, "cluster wait", self.threads)[:, 0]]
+        mates = (here // self.cluster * self.cluster)[:, None] + np.arange(self.cluster)
+        arrived = self.pending[mates]
+        if (arrived < 0).any():
+            raise SimtError("a block waits for one that has not arrived", "simt-cluster")
+        self.visible[here] = arrived.min(axis=1)
+        self.pending[here] = -1
+        self.epoch[here] += 1  # it is a barrier of the block too
+
+    def reach(self, targets: Ints, clock: int) -> None:
+        """Blocks `targets` are written to by another block of their cluster."""
+        if (self.visible[targets] == 0).any():
+            raise SimtError("a block is written to before it has surely started", "simt-cluster")
+        self.reached[targets] = clock
+
+    def left(self, blocks: Ints) -> None:
+        """Blocks end: nobody may still be writing to them."""
+        if (self.reached[blocks] > self.visible[blocks]).any():
+            raise SimtError("a block may end while another block of its cluster writes to it", "simt-cluster")
+
+    # -- flags -------------------------------------------------------------------------------------
+    def publish(self, flag: tuple[str, int], thread: int, clock: int) -> None:
+        self.flags[flag] = (thread, clock)
+
+    def acquire(self, flag: tuple[str, int], thread: int) -> None:
+        writer, clock = self.flags[flag]
+        self.acquired[thread, writer] = max(clock, self.acquired.get((thread, writer), 0))
+
     # -- tickets -----------------------------------------------------------------------------------
     def ticket(self, key: tuple[str, int], block: int, lane: int, last: bool, clock: int) -> None:
         """Records that thread `lane` of `block` took a ticket of a counter."""
@@ -93,7 +137,13 @@ class Sync:
 
     def ordered(self, by: Ints, times: Ints, lanes: Lanes) -> Bools:
         """Whether accesses of threads `by` (of other blocks) at `times` happen before what `lanes` do now."""
-        fine = np.zeros(by.size, np.bool_)
+        mates = (by >= 0) & (by // self.threads // self.cluster == lanes.block // self.cluster)
+        fine = mates & (times < self.visible[lanes.block])
+        if self.acquired:
+            found = zip(lanes.thread.tolist(), by.tolist(), times.tolist(), strict=True)
+            fine |= np.fromiter((t < self.acquired.get((reader, w), 0) for reader, w, t in found), np.bool_, by.size)
+        if not self.tickets:
+            return fine
         pairs = np.stack([np.where(by < 0, MANY, by // self.threads), lanes.block])
         distinct, which = np.unique(pairs, axis=1, return_inverse=True)
         for k, (writer, reader) in enumerate(distinct.T.tolist()):

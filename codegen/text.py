@@ -12,7 +12,10 @@ from typing import Any
 from fuser.codegen.loops import (
     Alloc,
     Assign,
+    Await,
     Barrier,
+    ClusterArrive,
+    ClusterWait,
     Collective,
     Fence,
     For,
@@ -24,10 +27,12 @@ from fuser.codegen.loops import (
     LoadVec,
     Mutable,
     Operand,
+    Publish,
     Shuffle,
     Special,
     Statement,
     Store,
+    StoreRemote,
     StoreVec,
     Ticket,
 )
@@ -82,6 +87,11 @@ _LINES: dict[type, Callable[[Any], str]] = {
     Shuffle: lambda s: f"{s.var.name} = {operand(s.value)} of lane ^ {s.xor}",
     Collective: _collective,
     Ticket: lambda s: f"{s.var.name} = ticket {s.buffer}[{operand(s.index)}] up to {operand(s.limit)}",
+    ClusterArrive: lambda s: "cluster arrive",
+    ClusterWait: lambda s: "cluster wait",
+    StoreRemote: lambda s: f"{s.buffer}[{operand(s.index)}] of block {operand(s.rank)} = {operand(s.value)}{_if(s.mask)}",
+    Publish: lambda s: f"publish {s.buffer}[{operand(s.index)}]{_if(s.mask)}",
+    Await: lambda s: f"await {s.buffer}[{operand(s.index)}]{_if(s.mask)}",
 }
 
 
@@ -112,4 +122,5 @@ def kernel_text(kernel: Kernel) -> str:
     launch = kernel.launch
     head = f"kernel {kernel.name}({', '.join(buffers + scalars)})"
     where = f"  # {kernel.target}, grid ({launch.grid[0]}, {launch.grid[1]}), block {launch.block}"
+    where += f", cluster {launch.cluster}" if launch.cluster > 1 else ""
     return "\n".join([head + ":" + where, *_body_lines(kernel.body)]) + "\n"

@@ -14,7 +14,10 @@ from fuser.codegen.loops import (
     SIMT_ONLY,
     Alloc,
     Assign,
+    Await,
     Barrier,
+    ClusterArrive,
+    ClusterWait,
     Collective,
     For,
     If,
@@ -25,10 +28,12 @@ from fuser.codegen.loops import (
     LoadVec,
     Mutable,
     Operand,
+    Publish,
     Shuffle,
     Special,
     Statement,
     Store,
+    StoreRemote,
     StoreVec,
     Ticket,
     Var,
@@ -45,7 +50,9 @@ WARP = 32
 MAX_BLOCK = 1024
 MAX_VECTOR_BYTES = 16
 MAX_SHARED_BYTES = 48 << 10  # what a block may declare statically
-COLLECTIVE_STATEMENTS = (Barrier, Collective, Shuffle)
+MAX_DYNAMIC_BYTES = 227 << 10  # and what a launch may give it on the largest device (sm_90)
+COLLECTIVE_STATEMENTS = (Barrier, Collective, Shuffle, ClusterArrive, ClusterWait)
+MAX_CLUSTER = 16
 
 
 def verify(kernel: Kernel, table: Table | None = None, expanded: bool = False) -> list[str]:
@@ -85,7 +92,8 @@ class _Checker:
         self.check: dict[type, Callable[[Any], None]] = {
             Let: self.let, Mutable: self.declare_mutable, Assign: self.assign, Load: self.load, Store: self.store,
             LoadVec: self.load_vec, StoreVec: self.store_vec, Alloc: self.alloc, Special: self.special,
-            Shuffle: self.shuffle, Collective: self.collective, Ticket: self.ticket,
+            Shuffle: self.shuffle, Collective: self.collective, Ticket: self.ticket, StoreRemote: self.store_remote,
+            Publish: self.flag, Await: self.flag,
         }  # fmt: skip
 
     # -- walk --------------------------------------------------------------------------------------
@@ -186,11 +194,25 @@ class _Checker:
             self.declared.add(b.name)
         for p in k.scalars:
             self.declare(p.var, uniform=True)
-        shared = sum(s.size * s.dtype.bytes for s in walk(k.body) if isinstance(s, Alloc) and s.space == "shared")
-        if shared > MAX_SHARED_BYTES:
-            self.say(f"{shared} bytes of shared memory are more than {MAX_SHARED_BYTES}")
+        arrays = [s for s in walk(k.body) if isinstance(s, Alloc) and s.space == "shared"]
+        fixed = sum(s.size * s.dtype.bytes for s in arrays if not s.dynamic)
+        if fixed > MAX_SHARED_BYTES:
+            self.say(f"{fixed} bytes of shared memory are more than {MAX_SHARED_BYTES}")
+        if (every := sum(s.size * s.dtype.bytes for s in arrays)) > MAX_DYNAMIC_BYTES:
+            self.say(f"{every} bytes of shared memory are more than a block of any device has")
+        self.clusters()
         if k.target == "cuda" and not 1 <= k.launch.block <= MAX_BLOCK:
             self.say(f"a block has 1 to {MAX_BLOCK} threads, not {k.launch.block}")
+
+    def clusters(self) -> None:
+        size = self.kernel.launch.cluster
+        kinds = {type(s) for s in walk(self.kernel.body)}
+        if not 1 <= size <= MAX_CLUSTER or size & (size - 1):
+            self.say(f"a cluster is a power of two up to {MAX_CLUSTER}, not {size}")
+        if size == 1 and not kinds.isdisjoint({ClusterArrive, ClusterWait, StoreRemote}):
+            self.say("a kernel without clusters uses them")
+        if size > 1 and Ticket in kinds:
+            self.say("blocks of a cluster take no tickets: they could be numbered apart")
 
     def let(self, s: Let) -> None:
         for a in s.args:
@@ -329,3 +351,17 @@ class _Checker:
         if s.buffer not in self.buffers or self.buffers[s.buffer].role != "counter":
             self.say(f"`{s.buffer}` is no counter")
         self.declare(s.var)
+
+    def store_remote(self, s: StoreRemote) -> None:
+        self.operand(s.rank, I32)
+        dtype = self.array(s.buffer, s.index, s.mask, written=True)
+        self.operand(s.value, dtype)
+        if s.buffer in self.buffers or self.is_private(s.buffer):
+            self.say(f"`{s.buffer}` is no shared array")
+
+    def flag(self, s: Publish | Await) -> None:
+        self.operand(s.index)
+        if s.mask is not None:
+            self.operand(s.mask, BOOL)
+        if s.buffer not in self.buffers or self.buffers[s.buffer].role != "counter":
+            self.say(f"`{s.buffer}` holds no flags")

@@ -40,6 +40,34 @@ WAYS: dict[str, str] = {
     "add.at": "repeated indices would race; call it outside", "frombuffer": "call it outside",
     "save": "save the result outside", "fft": "nothing near; call it outside", "ndarray.put": "write x[mask] = v",
 }  # fmt: skip
+_LIBRARY = "a library call that has no operator; call it outside"
+_SORTS = "needs sorting; call it outside"
+_SETS = f"{_SHAPE}; call it outside"
+_STORES = "store through slices, integers or a mask: x[mask] = v"
+_FILES = "reads or writes a file; call it outside"
+for _reason, _names in {
+    _LIBRARY: "linalg.inv linalg.solve linalg.det linalg.svd linalg.eigh linalg.qr linalg.cholesky linalg.cond "
+    "linalg.eig linalg.eigvals linalg.eigvalsh linalg.lstsq linalg.matrix_rank linalg.pinv linalg.slogdet "
+    "linalg.svdvals linalg.tensorinv linalg.tensorsolve fft roots polyfit poly",
+    _SORTS: "sort argsort partition argpartition lexsort sort_complex nanpercentile nanquantile topk "
+    "kthvalue ndarray.sort ndarray.argsort ndarray.partition ndarray.argpartition",
+    _SETS: "unique unique_all unique_counts unique_inverse unique_values union1d intersect1d setdiff1d setxor1d "
+    "trim_zeros masked_select",
+    _STORES: "put put_along_axis index_put index_add scatter scatter_add",
+    _FILES: "load save savetxt savez savez_compressed loadtxt genfromtxt fromfile fromstring",
+    "a histogram; call it outside": "histogram histogram2d histogramdd histogram_bin_edges histc",
+    "of polynomials, not arrays; call it outside": "polyadd polysub polymul polydiv polyder polyint",
+    "write polyval along one axis, then the other": "polynomial.polynomial.polygrid2d polynomial.polynomial.polyval2d",
+    "of dates; call it outside": "busday_count busday_offset is_busday datetime_as_string",
+    "packs bits; write shifts and masks": "packbits unpackbits",
+    "write // and % with the shape": "unravel_index ravel_multi_index",
+    "write np.tri or np.arange comparisons as a mask": "diag_indices_from tril_indices_from triu_indices_from",
+    "build a list, then np.stack, or write the formula over np.indices": "fromiter fromfunction",
+    "memory order is the caller's; leave it out": "asfortranarray",
+    "write it as a sum of shifted slices, or call it outside": "conv1d conv2d conv3d max_pool2d avg_pool2d interpolate",
+    "write it with matmul and softmax": "scaled_dot_product_attention",
+}.items():
+    WAYS.update(dict.fromkeys(_names.split(), _reason))
 SAME_SHAPE = frozenset({"sort", "partition", "fft.fft", "fft.ifft", "linalg.inv", "linalg.cholesky", "unwrap"})
 NUMPY_RANDOM = "write fuser.ops.uniform(key, shape), fuser.ops.normal(key, shape)"
 

@@ -40,9 +40,7 @@ def is_view(row: Row, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     return kwargs.get("order", "C") in (None, "C", "K", "A") and not (row.name.startswith("atleast") and len(args) > 1)
 
 
-def call(
-    ctx: Context, row: Row, args: Sequence[Any], kwargs: Mapping[str, Any], frame: FrameType | None
-) -> Any:
+def call(ctx: Context, row: Row, args: Sequence[Any], kwargs: Mapping[str, Any], frame: FrameType | None) -> Any:
     """The view(s) that a call of such a row gives."""
     array: TracedArray = args[0]
     plain = [calls.unwrap(ctx, a) for a in args[1:]]

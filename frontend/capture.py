@@ -78,7 +78,9 @@ def is_users_function(value: object) -> TypeGuard[types.FunctionType]:
 
 
 def inner_function(value: object) -> Any:
-    """The Python function inside a compiled one, which traces as if it had been called plainly."""
+    """The Python function inside a compiled (or `cupy.fuse`d) one, which traces as if it had been called plainly."""
+    if type(value).__module__ == "cupy._core.fusion":
+        return getattr(value, "func", None)
     return getattr(value, "__wrapped__", None) if type(value).__module__ == "fuser.compiled" else None
 
 

@@ -21,6 +21,8 @@ from fuser.frontend import conditions, locations
 from fuser.graph import Builder, Node
 from fuser.hostexpr import HostExpr
 
+LONGEST = 100_000  # nodes of one trace; a Python loop that makes more would take minutes to plan and compile
+
 
 class Specialize(BaseException):
     """Python asked for the value of a run-time scalar or dim: trace again with `expr`'s symbols static.
@@ -83,6 +85,10 @@ class Context:
         frame = locations.user_frame(sys._getframe(1))
         if frame is not None:
             self.b.span = locations.span_of(frame)
+        if len(self.b.nodes) > LONGEST:
+            message = f"`{self.name}` makes more than {LONGEST} operations: its loops are unrolled while tracing"
+            notes = ("write the loop over a whole axis", "call the compiled body from a Python loop")
+            raise TraceError(message, "trace-size", (self.b.span,) if self.b.span else (), notes)
         self.calls += 1
         self._mark = len(self.b.nodes)
         return frame
@@ -145,7 +151,9 @@ class Context:
         """Collect a call without an operator; the trace goes on to find the others."""
         span = locations.span_of(frame) if frame is not None else span or self.b.span
         shown = locations.source_text(frame) if frame is not None else text
-        refusal = Refusal(shown or text, advice, span)
+        if text and text.rpartition(".")[2] not in shown:  # called through another name
+            shown = f"{shown} ({text})" if shown else text
+        refusal = Refusal(shown, advice, span)
         if refusal not in self.refusals:
             self.refusals.append(refusal)
 

@@ -23,9 +23,7 @@ from fuser.errors import Span
 
 # Libraries whose own Python frames are passed over on the way to the user's line.
 LIBRARIES = ("numpy", "scipy", "cupy", "torch", "ml_dtypes")
-_OURS = tuple(
-    str(p) + os.sep for p in (Path(fuser.errors.__file__).resolve().parent, Path(__file__).resolve().parent)
-)
+_OURS = tuple(str(p) + os.sep for p in (Path(fuser.errors.__file__).resolve().parent, Path(__file__).resolve().parent))
 _PASSED_OVER = {"CACHE", "COPY", "DUP_TOP", "NOP", "EXTENDED_ARG", "SWAP", "ROT_TWO"}
 
 

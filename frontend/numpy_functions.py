@@ -62,6 +62,16 @@ def _masked(ctx: Context, dst: TracedArray, value: Any, where: Any) -> None:
     calls.store_out(ctx, dst, chosen, "same_kind")
 
 
+def _putmask(ctx: Context, frame: Frame, a: Any, mask: Any, values: Any) -> Any:
+    """`np.putmask`, `np.place` with one value, or (putmask) with an array of the shape of `a`."""
+    if type(values) is TracedArray and values.node.rank != a.node.rank:
+        ctx.refuse(frame, "repeats its values; write np.copyto(a, values, where=mask)", "np.putmask")
+        return None
+    if type(values) is TracedArray and values.node.rank:
+        return _copyto(ctx, frame, a, values, "unsafe", mask)
+    return methods.setitem(a, mask, values)
+
+
 def _fill_diagonal(ctx: Context, frame: Frame, a: Any, val: Any, wrap: bool = False) -> None:
     """`np.fill_diagonal` of a matrix, by a mask."""
     rows, columns = a.shape
@@ -137,5 +147,6 @@ OWN: dict[str, Callable[..., Any]] = {
     "shape": _shape, "ndim": _ndim, "size": _size, "copy": _copy, "copyto": _copyto, "fill_diagonal": _fill_diagonal,
     "result_type": _result_type, "can_cast": _can_cast, "iscomplexobj": _kind(False), "isrealobj": _kind(True),
     "real": _real, "imag": _imag, "array_repr": _text, "array_str": _text, "array2string": _text,
-    "unstack": _unstack, "apply_over_axes": _apply_over_axes, "may_share_memory": _share, "shares_memory": _share,
+    "unstack": _unstack, "apply_over_axes": _apply_over_axes, "putmask": _putmask, "may_share_memory": _share,
+    "shares_memory": _share,
 }  # fmt: skip

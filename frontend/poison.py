@@ -36,8 +36,11 @@ class Poison:
         self._ctx.asked.add(place)
         return first
 
-    def __float__(self) -> float: return 1.0
-    def __complex__(self) -> complex: return 1.0 + 0j
+    def __float__(self) -> float:
+        return 1.0
+
+    def __complex__(self) -> complex:
+        return 1.0 + 0j
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         from fuser.frontend import protocols
@@ -60,9 +63,14 @@ class Poison:
             raise AttributeError(name)
         return self
 
-    def __call__(self, *_: Any, **__: Any) -> Any: return self
-    def __getitem__(self, key: Any) -> Any: return self
-    def __setitem__(self, key: Any, value: Any) -> None: return None
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        return self
+
+    def __getitem__(self, key: Any) -> Any:
+        return self
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        return None
 
     def __iter__(self) -> Iterator[Any]:
         from fuser.frontend import locations

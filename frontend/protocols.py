@@ -158,9 +158,7 @@ def function(ctx: Context, func: Callable[..., Any], args: Sequence[Any], kwargs
     return call_row(ctx, row, args, options, frame)
 
 
-def call_row(
-    ctx: Context, row: Row, args: Sequence[Any], options: Mapping[str, Any], frame: FrameType | None
-) -> Any:
+def call_row(ctx: Context, row: Row, args: Sequence[Any], options: Mapping[str, Any], frame: FrameType | None) -> Any:
     """A row by a user's arguments, aliasing as NumPy does."""
     if aliasing.is_view(row, args, options):
         return aliasing.call(ctx, row, args, options, frame)
@@ -222,7 +220,12 @@ def cupy_kernel(ctx: Context, kernel: Any, args: Sequence[Any], kwargs: Mapping[
     frame = ctx.enter()
     name = str(getattr(kernel, "name", "")).removeprefix("cupy_")
     row = table().find("cupy", name)
-    return refused(ctx, frame, name) if row is None else call_row(ctx, row, args, kwargs, frame)
+    if name == "conjugate":
+        return numpy_functions.conjugate(ctx, frame, *args)
+    if row is None:
+        ctx.refuse(frame, "its code is CUDA C: write it with CuPy's functions", f"cupy kernel {name}")
+        return Poison(ctx)
+    return call_row(ctx, row, args, kwargs, frame)
 
 
 # -- fuser.ops ---------------------------------------------------------------------------------------
@@ -247,5 +250,3 @@ def namespace(ctx: Context) -> Any:
     from fuser.frontend import shims
 
     return shims.numpy_shim(ctx)
-
-

@@ -90,9 +90,7 @@ class Rebinder:
             return value
         ctx, fn = self.ctx, self.fn
         ctx.known[id(value)] = Captured(path, get)
-        storage = Storage(
-            None, make=lambda: ctx.outside(value), constant=lambda: capture.look_at(fn, path, value)
-        )
+        storage = Storage(None, make=lambda: ctx.outside(value), constant=lambda: capture.look_at(fn, path, value))
         self.storages[id(value)] = storage
         return TracedArray(ctx, storage)
 
@@ -153,13 +151,8 @@ class Rebinder:
     def _partial(self, value: Any, path: str, get: Get, depth: int) -> Any:
         func = self.value(value.func, path, lambda: get().func, depth + 1)
         given, options = _attribute(get, "args"), _attribute(get, "keywords")
-        args = [
-            self.value(a, f"{path}.1.{k}", _item(given, k), depth + 1) for k, a in enumerate(value.args)
-        ]
-        named = {
-            k: self.value(a, f"{path}.2.{k}", _item(options, k), depth + 1)
-            for k, a in value.keywords.items()
-        }
+        args = [self.value(a, f"{path}.1.{k}", _item(given, k), depth + 1) for k, a in enumerate(value.args)]
+        named = {k: self.value(a, f"{path}.2.{k}", _item(options, k), depth + 1) for k, a in value.keywords.items()}
         return functools.partial(func, *args, **named)
 
     # -- containers and objects ------------------------------------------------------------------------
@@ -189,9 +182,7 @@ class Rebinder:
             return value
         self._made[id(value)] = clone  # before its attributes, which may refer back to it
         self._kept.append(value)
-        items = {
-            k: self.value(v, f"{path}.{k}", _attribute(get, k), depth + 1) for k, v in attributes.items()
-        }
+        items = {k: self.value(v, f"{path}.{k}", _attribute(get, k), depth + 1) for k, v in attributes.items()}
         if all(items[k] is attributes[k] for k in items):
             self._watched.append((attributes, items, path))
             return value
@@ -216,9 +207,7 @@ class Rebinder:
                 if name not in filled or namespace[name] is not filled[name]:
                     raise _outside(name)
         for made, before, path in self._containers:
-            same = len(made) == len(before) and all(
-                a is b for a, b in zip(_items(made), _items(before), strict=True)
-            )
+            same = len(made) == len(before) and all(a is b for a, b in zip(_items(made), _items(before), strict=True))
             if not same:
                 raise _outside(path)
 

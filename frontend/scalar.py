@@ -58,13 +58,26 @@ class Scalar:
             raise TypeError("'float' object cannot be interpreted as an integer")
         return int(self._now("a count, index or axis"))
 
-    def __int__(self) -> int: return int(self._now("int()"))
-    def __float__(self) -> float: return float(self._now("float()"))
-    def __complex__(self) -> complex: return complex(self._now("complex()"))
-    def __hash__(self) -> int: return hash(self._now("a key"))
-    def __str__(self) -> str: return str(self._now("a text"))
-    def __format__(self, spec: str) -> str: return format(self._now("a text"), spec)
-    def __round__(self, digits: Any = None) -> Any: return round(self._now("round()"), digits)
+    def __int__(self) -> int:
+        return int(self._now("int()"))
+
+    def __float__(self) -> float:
+        return float(self._now("float()"))
+
+    def __complex__(self) -> complex:
+        return complex(self._now("complex()"))
+
+    def __hash__(self) -> int:
+        return hash(self._now("a key"))
+
+    def __str__(self) -> str:
+        return str(self._now("a text"))
+
+    def __format__(self, spec: str) -> str:
+        return format(self._now("a text"), spec)
+
+    def __round__(self, digits: Any = None) -> Any:
+        return round(self._now("round()"), digits)
 
     def __bool__(self) -> bool:
         ctx = self._ctx
@@ -87,39 +100,104 @@ class Scalar:
     def _unary(self, op: str) -> Any:
         return host(self._ctx, call(op, self.expr))
 
-    def __add__(self, o: Any) -> Any: return self._binary("+", o)
-    def __radd__(self, o: Any) -> Any: return self._binary("+", o, True)
-    def __sub__(self, o: Any) -> Any: return self._binary("-", o)
-    def __rsub__(self, o: Any) -> Any: return self._binary("-", o, True)
-    def __mul__(self, o: Any) -> Any: return self._binary("*", o)
-    def __rmul__(self, o: Any) -> Any: return self._binary("*", o, True)
-    def __truediv__(self, o: Any) -> Any: return self._binary("/", o)
-    def __rtruediv__(self, o: Any) -> Any: return self._binary("/", o, True)
-    def __floordiv__(self, o: Any) -> Any: return self._binary("//", o)
-    def __rfloordiv__(self, o: Any) -> Any: return self._binary("//", o, True)
-    def __mod__(self, o: Any) -> Any: return self._binary("%", o)
-    def __rmod__(self, o: Any) -> Any: return self._binary("%", o, True)
-    def __and__(self, o: Any) -> Any: return self._binary("&", o)
-    def __rand__(self, o: Any) -> Any: return self._binary("&", o, True)
-    def __or__(self, o: Any) -> Any: return self._binary("|", o)
-    def __ror__(self, o: Any) -> Any: return self._binary("|", o, True)
-    def __xor__(self, o: Any) -> Any: return self._binary("^", o)
-    def __rxor__(self, o: Any) -> Any: return self._binary("^", o, True)
-    def __lshift__(self, o: Any) -> Any: return self._binary("<<", o)
-    def __rlshift__(self, o: Any) -> Any: return self._binary("<<", o, True)
-    def __rshift__(self, o: Any) -> Any: return self._binary(">>", o)
-    def __rrshift__(self, o: Any) -> Any: return self._binary(">>", o, True)
-    def __lt__(self, o: Any) -> Any: return self._binary("<", o)
-    def __le__(self, o: Any) -> Any: return self._binary("<=", o)
-    def __gt__(self, o: Any) -> Any: return self._binary(">", o)
-    def __ge__(self, o: Any) -> Any: return self._binary(">=", o)
-    def __neg__(self) -> Any: return self._unary("neg")
-    def __pos__(self) -> Any: return self._unary("pos")
-    def __abs__(self) -> Any: return self._unary("abs")
-    def __invert__(self) -> Any: return self._unary("~")
-    def __trunc__(self) -> Any: return self._unary("int")
-    def __floor__(self) -> Any: return self._unary("floor")
-    def __ceil__(self) -> Any: return self._unary("ceil")
+    def __add__(self, o: Any) -> Any:
+        return self._binary("+", o)
+
+    def __radd__(self, o: Any) -> Any:
+        return self._binary("+", o, True)
+
+    def __sub__(self, o: Any) -> Any:
+        return self._binary("-", o)
+
+    def __rsub__(self, o: Any) -> Any:
+        return self._binary("-", o, True)
+
+    def __mul__(self, o: Any) -> Any:
+        return self._binary("*", o)
+
+    def __rmul__(self, o: Any) -> Any:
+        return self._binary("*", o, True)
+
+    def __truediv__(self, o: Any) -> Any:
+        return self._binary("/", o)
+
+    def __rtruediv__(self, o: Any) -> Any:
+        return self._binary("/", o, True)
+
+    def __floordiv__(self, o: Any) -> Any:
+        return self._binary("//", o)
+
+    def __rfloordiv__(self, o: Any) -> Any:
+        return self._binary("//", o, True)
+
+    def __mod__(self, o: Any) -> Any:
+        return self._binary("%", o)
+
+    def __rmod__(self, o: Any) -> Any:
+        return self._binary("%", o, True)
+
+    def __and__(self, o: Any) -> Any:
+        return self._binary("&", o)
+
+    def __rand__(self, o: Any) -> Any:
+        return self._binary("&", o, True)
+
+    def __or__(self, o: Any) -> Any:
+        return self._binary("|", o)
+
+    def __ror__(self, o: Any) -> Any:
+        return self._binary("|", o, True)
+
+    def __xor__(self, o: Any) -> Any:
+        return self._binary("^", o)
+
+    def __rxor__(self, o: Any) -> Any:
+        return self._binary("^", o, True)
+
+    def __lshift__(self, o: Any) -> Any:
+        return self._binary("<<", o)
+
+    def __rlshift__(self, o: Any) -> Any:
+        return self._binary("<<", o, True)
+
+    def __rshift__(self, o: Any) -> Any:
+        return self._binary(">>", o)
+
+    def __rrshift__(self, o: Any) -> Any:
+        return self._binary(">>", o, True)
+
+    def __lt__(self, o: Any) -> Any:
+        return self._binary("<", o)
+
+    def __le__(self, o: Any) -> Any:
+        return self._binary("<=", o)
+
+    def __gt__(self, o: Any) -> Any:
+        return self._binary(">", o)
+
+    def __ge__(self, o: Any) -> Any:
+        return self._binary(">=", o)
+
+    def __neg__(self) -> Any:
+        return self._unary("neg")
+
+    def __pos__(self) -> Any:
+        return self._unary("pos")
+
+    def __abs__(self) -> Any:
+        return self._unary("abs")
+
+    def __invert__(self) -> Any:
+        return self._unary("~")
+
+    def __trunc__(self) -> Any:
+        return self._unary("int")
+
+    def __floor__(self) -> Any:
+        return self._unary("floor")
+
+    def __ceil__(self) -> Any:
+        return self._unary("ceil")
 
     def __eq__(self, o: object) -> Any:
         if isinstance(o, Scalar) and _canonical(self._ctx, o.expr) == _canonical(self._ctx, self.expr):
@@ -133,10 +211,17 @@ class Scalar:
             return equal if equal is NotImplemented else not equal
         return self._binary("!=", o)
 
-    def __divmod__(self, o: Any) -> Any: return _pair(self._binary("//", o), self._binary("%", o))
-    def __rdivmod__(self, o: Any) -> Any: return _pair(self._binary("//", o, True), self._binary("%", o, True))
-    def __pow__(self, o: Any, mod: Any = None) -> Any: return self._power(o, False)
-    def __rpow__(self, o: Any) -> Any: return self._power(o, True)
+    def __divmod__(self, o: Any) -> Any:
+        return _pair(self._binary("//", o), self._binary("%", o))
+
+    def __rdivmod__(self, o: Any) -> Any:
+        return _pair(self._binary("//", o, True), self._binary("%", o, True))
+
+    def __pow__(self, o: Any, mod: Any = None) -> Any:
+        return self._power(o, False)
+
+    def __rpow__(self, o: Any) -> Any:
+        return self._power(o, True)
 
     def _power(self, other: Any, swapped: bool) -> Any:
         """`**`: the kind of an int power depends on the exponent's sign, which must then be known."""
@@ -159,8 +244,11 @@ class Scalar:
     def imag(self) -> Any:
         return 0.0 if self.expr.kind == "float" else 0
 
-    def conjugate(self) -> Any: return self
-    def item(self) -> Any: return self
+    def conjugate(self) -> Any:
+        return self
+
+    def item(self) -> Any:
+        return self
 
     def is_integer(self) -> Any:
         """`float.is_integer`: asks for the value."""

@@ -121,13 +121,26 @@ class Selection:
             raise AttributeError(name)
         return self._refused()
 
-    def __getitem__(self, key: Any) -> Any: return self._refused()
-    def __setitem__(self, key: Any, value: Any) -> None: self._refused()
-    def __iter__(self) -> Any: return iter(self._refused())
-    def __len__(self) -> int: return len(self._refused())
-    def __bool__(self) -> bool: return bool(self._refused())
-    def __float__(self) -> float: return float(self._refused())
-    def __int__(self) -> int: return int(self._refused())
+    def __getitem__(self, key: Any) -> Any:
+        return self._refused()
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._refused()
+
+    def __iter__(self) -> Any:
+        return iter(self._refused())
+
+    def __len__(self) -> int:
+        return len(self._refused())
+
+    def __bool__(self) -> bool:
+        return bool(self._refused())
+
+    def __float__(self) -> float:
+        return float(self._refused())
+
+    def __int__(self) -> int:
+        return int(self._refused())
 
 
 def _operators() -> None:
@@ -164,5 +177,3 @@ def stored(ctx: Context, node: Node, mask: Node, value: Selection) -> Node:
         return node
     new = elementwise.cast(ctx.b, value._node, node.dtype)
     return elementwise.where(ctx.b, elementwise.cast(ctx.b, value._wider_mask(), BOOL), new, node)
-
-

@@ -207,5 +207,3 @@ def is_random(value: Any) -> bool:
         return False
     owner = value if isinstance(value, _GENERATORS) else getattr(value, "__self__", None)
     return isinstance(owner, _GENERATORS) or value in (np.random.default_rng,)
-
-

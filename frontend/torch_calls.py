@@ -1,8 +1,9 @@
 """torch functions and methods on traced arrays, with torch's promotion, names of arguments and results.
 
-In: what `torch.Tensor.__torch_function__` hands over, or a method by name. Out: calls of rows of the operator table (its
-torch column), operands cast beforehand to the dtype that torch computes in. Its own file because torch differs from NumPy
-in all three: an integer meets a float as a float of the default dtype, `dim=` is an axis, `max(dim=)` gives a pair.
+In: what `torch.Tensor.__torch_function__` hands over, or a method by name. Out: calls of rows of the operator table
+(its torch column), operands cast beforehand to the dtype that torch computes in. Its own file because torch differs
+from NumPy in all three: an integer meets a float as a float of the default dtype, `dim=` is an axis, `max(dim=)` gives
+a pair.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ _DEFAULT = {"bool": BOOL, "int": I64, "float": F32}
 _FOLD = ("axis", "keepdims")
 PARAMETERS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(
-        ("sum", "prod", "mean", "nansum", "nanmean", "amax", "amin", "all", "any", "argmax", "argmin", "logsumexp"), _FOLD
+        ("sum", "prod", "mean", "nansum", "nanmean", "amax", "amin", "all", "any", "argmax", "argmin",
+         "logsumexp"), _FOLD
     ),
     "count_nonzero": _FOLD, "cumsum": ("axis",), "cumprod": ("axis",), "std": ("axis", "unbiased", "keepdims"),
     "var": ("axis", "unbiased", "keepdims"), "softmax": ("axis", "dtype"), "log_softmax": ("axis", "dtype"),
@@ -44,11 +46,22 @@ PARAMETERS: dict[str, tuple[str, ...]] = {
     "cat": ("axis",), "stack": ("axis",), "tensor_split": ("indices_or_sections", "axis"),
 }  # fmt: skip
 _RENAMED = {
-    "dim": "axis", "keepdim": "keepdims", "diagonal": "k", "shifts": "shift", "p": "ord", "indices": "index", "size": "shape",
+    "dim": "axis", "keepdim": "keepdims", "diagonal": "k", "shifts": "shift", "p": "ord", "indices": "index",
+    "size": "shape",
 }  # fmt: skip
 _LEADING = ("input", "self", "tensors", "condition", "equation", "target", "other", "mat2", "vec2", "exponent")
 _DROPPED = frozenset(  # about memory, gradients and warnings, not values
-    {"_stacklevel", "memory_format", "non_blocking", "requires_grad", "pin_memory", "device", "layout", "padding_idx", "norm_type"}
+    {
+        "_stacklevel",
+        "memory_format",
+        "non_blocking",
+        "requires_grad",
+        "pin_memory",
+        "device",
+        "layout",
+        "padding_idx",
+        "norm_type",
+    }
 )
 _OPTIONAL = frozenset({"out", "dtype", "reduce", "size_average", "weight", "bias", "label_smoothing"})
 _INTEGER_FOLDS = ("sum", "prod", "cumsum", "cumprod")
@@ -162,7 +175,11 @@ def call_row(
         out = options.pop("out", None)
         _check(row, args, options)
         nodes = calls.attempt(ctx, frame, lambda: promoted(ctx, row, [calls.unwrap(ctx, a) for a in args]))
-        return nodes if type(nodes) is Poison else calls.invoke(ctx, row, nodes, {"out": out} if out is not None else {}, frame)
+        return (
+            nodes
+            if type(nodes) is Poison
+            else calls.invoke(ctx, row, nodes, {"out": out} if out is not None else {}, frame)
+        )
     if type(args[0]) is TracedArray and not args[0].node.dtype.is_float:
         if name in _INTEGER_FOLDS and isinstance(row, (Reduction, Scan)):
             options.setdefault("dtype", I64)
@@ -179,19 +196,19 @@ def call_row(
 def _check(row: ScalarOp, args: Sequence[Any], options: Mapping[str, Any]) -> None:
     if options or len(args) != row.arity:
         extra = f" and {', '.join(options)}=" if options else ""
-        raise ArgumentError(f"torch's `{row.name}` takes {row.arity} operands here, not {len(args)}{extra}", "call-signature")
+        raise ArgumentError(
+            f"torch's `{row.name}` takes {row.arity} operands here, not {len(args)}{extra}", "call-signature"
+        )
 
 
-def arranged(
-    name: str, row: Row, args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> tuple[list[Any], dict[str, Any]]:
+def arranged(name: str, row: Row, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
     """Arrays by position; options under the row's names."""
     options = {k: v for k, v in kwargs.items() if k not in _DROPPED and not (k in _OPTIONAL and v is None)}
     positional = list(args)
     for lead in _LEADING:
-        if lead in options and (not isinstance(row, (Reduction, Scan))):
-            positional.append(options.pop(lead))
-        elif lead in ("input", "self") and lead in options:
+        if (lead in options and (not isinstance(row, (Reduction, Scan)))) or (
+            lead in ("input", "self") and lead in options
+        ):
             positional.append(options.pop(lead))
     names = PARAMETERS.get(name)
     if names is not None:
@@ -227,7 +244,9 @@ def plain(value: Any) -> Any:
     """torch's dtypes as fuser's, inside containers too; a tensor from elsewhere is refused."""
     if is_tensor(value):
         message = "a tensor is used that fuser cannot follow: it belongs to an object of torch's own"
-        raise TraceError(message, "outside-tensor", notes=("pass it as an argument, or refer to it as a global or attribute",))
+        raise TraceError(
+            message, "outside-tensor", notes=("pass it as an argument, or refer to it as a global or attribute",)
+        )
     if type(value).__module__ == "torch":
         name = type(value).__name__
         if name == "dtype":

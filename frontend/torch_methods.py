@@ -1,7 +1,7 @@
 """torch functions and methods that are more than a row under another name.
 
-In: a trace and arguments as torch takes them. Out: traced arrays, dims, dtypes. `OWN` serves functions (`torch.split`) and
-methods (`x.split`) alike; every other method is looked up in the torch column of the operator table.
+In: a trace and arguments as torch takes them. Out: traced arrays, dims, dtypes. `OWN` serves functions (`torch.split`)
+and methods (`x.split`) alike; every other method is looked up in the torch column of the operator table.
 """
 
 from __future__ import annotations
@@ -63,7 +63,9 @@ def transpose(ctx: Context, x: Any, dim0: Any, dim1: Any) -> Any:
 def expand(ctx: Context, x: Any, *sizes: Any) -> Any:
     shape = _shape(sizes)
     lead = len(shape) - x.ndim
-    return np.broadcast_to(x, tuple(x.shape[k - lead] if type(d) is int and d == -1 else d for k, d in enumerate(shape)))
+    return np.broadcast_to(
+        x, tuple(x.shape[k - lead] if type(d) is int and d == -1 else d for k, d in enumerate(shape))
+    )
 
 
 def repeat(ctx: Context, x: Any, *sizes: Any) -> Any:
@@ -136,7 +138,9 @@ def divided(ctx: Context, input: Any, other: Any, *, rounding_mode: Any = None, 
     if rounding_mode is None:
         return quotient
     if torch_calls.result_type([calls.unwrap(ctx, v) for v in (input, other)]).is_integer:
-        raise UnsupportedError("torch.div(rounding_mode='trunc') of integers", "unsupported-call", notes=["floor, or floats"])
+        raise UnsupportedError(
+            "torch.div(rounding_mode='trunc') of integers", "unsupported-call", notes=["floor, or floats"]
+        )
     return np.trunc(quotient)
 
 
@@ -230,7 +234,8 @@ def is_tensor(ctx: Context, x: Any) -> bool:
 
 
 OWN: dict[str, Callable[..., Any]] = {
-    "size": size, "dim": lambda ctx, x: x.ndim, "ndimension": lambda ctx, x: x.ndim, "view": reshape, "reshape": reshape,
+    "size": size, "dim": lambda ctx, x: x.ndim, "ndimension": lambda ctx, x: x.ndim, "view": reshape,
+    "reshape": reshape,
     "numel": lambda ctx, x: _count(x), "nelement": lambda ctx, x: _count(x),
     "view_as": lambda ctx, x, y: np.reshape(x, y.shape), "reshape_as": lambda ctx, x, y: np.reshape(x, y.shape),
     "expand_as": lambda ctx, x, y: np.broadcast_to(x, y.shape), "permute": permute, "transpose": transpose,
@@ -247,7 +252,8 @@ OWN: dict[str, Callable[..., Any]] = {
     "true_divide": divided, "clamp": clamp, "clip": clamp, "dropout": dropout, "masked_fill": masked_fill,
     "clamp_min": lambda ctx, x, min: clamp(ctx, x, min), "clamp_max": lambda ctx, x, max: clamp(ctx, x, None, max),
     "fill_": fill, "zero_": fill, "copy_": copy, "new_zeros": new("zeros"), "new_ones": new("ones"),
-    "new_empty": new("empty"), "new_full": new("full"), "normalize": normalize, "softmin": softmin, "softplus": softplus,
+    "new_empty": new("empty"), "new_full": new("full"), "normalize": normalize, "softmin": softmin,
+    "softplus": softplus,
     "frac": lambda ctx, x: x - np.trunc(x), "pad": pad, "rsub": lambda ctx, x, y: _row(ctx, "sub", y, x),
 }  # fmt: skip
 
@@ -262,4 +268,3 @@ def _count(x: Any) -> Any:
 def _unflatten(x: Any, dim: int, sizes: Any) -> Any:
     k = dim % x.ndim
     return np.reshape(x, (*x.shape[:k], *sizes, *x.shape[k + 1 :]))
-

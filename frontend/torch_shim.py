@@ -1,7 +1,7 @@
 """`torch` as a traced function sees it: creation functions trace, random ones refuse, all else is torch's own.
 
-In: the module. Out: a stand-in for the length of a trace. torch's functions of tensors need none: they hand traced arrays over
-by themselves (`__torch_function__`).
+In: the module. Out: a stand-in for the length of a trace. torch's functions of tensors need none: they hand traced
+arrays over by themselves (`__torch_function__`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,18 @@ from fuser.frontend import calls, creation, torch_calls
 from fuser.frontend.context import Context
 from fuser.frontend.tracer import TracedArray
 
-RANDOM = ("rand", "randn", "randint", "randperm", "normal", "bernoulli", "manual_seed", "rand_like", "randn_like", "randint_like")
+RANDOM = (
+    "rand",
+    "randn",
+    "randint",
+    "randperm",
+    "normal",
+    "bernoulli",
+    "manual_seed",
+    "rand_like",
+    "randn_like",
+    "randint_like",
+)
 
 
 def _dtype(given: Any, default: DType) -> np.dtype[Any]:

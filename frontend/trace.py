@@ -83,9 +83,7 @@ def trace_once(
 class _Run:
     """One call of the function under a context."""
 
-    def __init__(
-        self, fn: Callable[..., Any], names: Sequence[str], specs: Sequence[Spec], env: Env | None
-    ) -> None:
+    def __init__(self, fn: Callable[..., Any], names: Sequence[str], specs: Sequence[Spec], env: Env | None) -> None:
         self.fn = fn
         self.ctx = Context(getattr(fn, "__name__", type(fn).__name__), env)
         self.ctx.torch = any(isinstance(s, ArraySpec) and s.family == "torch" for s in specs)

@@ -1,8 +1,8 @@
 """A cheap test that nothing a function reads from outside has changed.
 
-In: a function. Out: a `Watched`, which says in well under a microsecond whether every global, closure cell and default it
-(and the functions it reaches) reads is still the very same object; or None, where something mutable is among them, and
-only `capture.snapshot` can tell.
+In: a function. Out: a `Watched`, which says in well under a microsecond whether every global, closure cell and
+default it (and the functions it reaches) reads is still the very same object; or None, where something mutable is
+among them, and only `capture.snapshot` can tell.
 """
 
 from __future__ import annotations
@@ -14,7 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from fuser.frontend.capture import cell_value, global_names, is_library, is_users_function, resolve
+from fuser.frontend.capture import (
+    cell_value,
+    global_names,
+    inner_function,
+    is_library,
+    is_users_function,
+    resolve,
+)
 
 _CONSTANT = (
     int,
@@ -106,4 +113,5 @@ def _steady(value: Any) -> bool:
     if isinstance(value, (type, types.FunctionType)):
         return is_library(value.__module__)
     kind = type(value)  # NumPy's dispatchers and CuPy's ufuncs
-    return callable(value) and kind.__module__.partition(".")[0] in ("numpy", "cupy", "torch")
+    library = kind.__module__.partition(".")[0]
+    return callable(value) and library in ("numpy", "cupy", "torch") and inner_function(value) is None

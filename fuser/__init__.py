@@ -16,6 +16,9 @@ from fuser.api import compile, load, ops, parse, reference
 from fuser.compiled import Compiled
 from fuser.errors import FuserError
 from fuser.plan import Plan
+from fuser.runtime.pool import num_threads, set_num_threads
 
 __version__ = "0.1.0"
-__all__ = ["Compiled", "FuserError", "Plan", "compile", "load", "ops", "parse", "reference"]
+__all__ = [
+    "Compiled", "FuserError", "Plan", "compile", "load", "num_threads", "ops", "parse", "reference", "set_num_threads",
+]  # fmt: skip

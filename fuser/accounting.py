@@ -7,12 +7,13 @@ operand counts at its own size; a gathered operand counts at the size of what is
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fuser import shapes
 from fuser.graph import Graph, InputAttrs, Node, ScalarAttrs, ViewAttrs
 from fuser.group import Group
+from fuser.runtime.arena import Life, place
 
 FREE = frozenset({"input", "scalar", "iota", "view", "item", "round"})  # operators that are no kernel of their own
 
@@ -117,3 +118,20 @@ def floor(graph: Graph, env: Mapping[str, Any]) -> int:
     read = sum(nbytes(n, env) for n in graph.inputs.values())
     results = dict.fromkeys(n for n in graph.results if not isinstance(n.attrs, InputAttrs))
     return read + sum(nbytes(n, env) for n in results)
+
+
+def temporaries(graph: Graph, groups: Sequence[Group], env: Mapping[str, Any]) -> int:
+    """Peak bytes of values that live between kernels only, laid out in one block as calls do it."""
+    kept = {n.id for n in graph.outputs} | {n.id for n in graph.inputs.values()}
+    kept |= {node_id for g in groups for node_id, _ in g.in_place}
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+    for at, group in enumerate(groups):
+        for k in (*group.inputs, *group.outputs):
+            if k not in kept:
+                first.setdefault(k, at)
+                last[k] = at
+    for effect in graph.effects:  # copied into their arguments after the last kernel
+        if effect.node.id in first:
+            last[effect.node.id] = len(groups)
+    return place([Life(nbytes(graph.by_id[k], env), first[k], last[k]) for k in first])[1]

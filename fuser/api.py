@@ -7,6 +7,7 @@ imported when it is first needed.
 from __future__ import annotations
 
 import inspect
+import types
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -201,6 +202,12 @@ class _PythonSource:
     def reference(self) -> Callable[..., Any]:
         return self.fn
 
+    def bound_to(self, owner: Any) -> _PythonSource:
+        return _PythonSource(types.MethodType(self.fn, owner))
+
+    def pickled(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return _PythonSource, (self.fn,)
+
     def dim_names(self, leaf: str, rank: int) -> Sequence[str | None]:
         """Names from an annotation such as `x: "f32[n, d]"`."""
         annotation = getattr(self.fn, "__annotations__", {}).get(leaf)
@@ -234,9 +241,23 @@ class _DslSource:
     def reference(self) -> Callable[..., Any]:
         return self.trace
 
+    def bound_to(self, owner: Any) -> _DslSource:
+        return self
+
+    def pickled(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        module = self.program.module
+        return _dsl_source, (module.text, module.filename, self.name)
+
     def dim_names(self, leaf: str, rank: int) -> Sequence[str | None]:
         names: Sequence[str | None] = self.program.dim_names(self.name, leaf, rank)
         return names
+
+
+def _dsl_source(text: str, filename: str, name: str) -> _DslSource:
+    """A pickled `.fuse` function again."""
+    from fuser.frontend.program import Program
+
+    return _DslSource(Program(text, filename), name)
 
 
 @cache
@@ -326,7 +347,14 @@ def _compile_cuda(kernel: Any, device: Device) -> Built:
     source = printer.print_kernel(_expanded(kernel))
     binary = nvrtc.compile(source, kernel.name, device.name)
     resources = Resources(binary.registers, binary.spills, binary.stack, binary.shared)
-    return Built(kernel, LazyKernel(binary.cubin, kernel.name), resources, lambda: source)
+    return Built(kernel, LazyKernel(binary.cubin, kernel.name, *_launch_extras(kernel)), resources, lambda: source)
+
+
+def _launch_extras(kernel: Any) -> tuple[int, int]:
+    """Bytes of dynamic shared memory, blocks a cluster."""
+    from fuser.codegen.loops import dynamic_shared
+
+    return sum(size for _, size in dynamic_shared(kernel.body).values()), kernel.launch.cluster
 
 
 def _uncompiled(kernel: Any, missing: DeviceError) -> Built:
@@ -346,7 +374,7 @@ def _restore_cuda(kernel: Any, entry: cache_files.Entry) -> Built:
     from fuser.runtime.cuda import LazyKernel
 
     source = zlib.decompress(entry.parts["source"]).decode()
-    binary = LazyKernel(entry.parts["code"], kernel.name)
+    binary = LazyKernel(entry.parts["code"], kernel.name, *_launch_extras(kernel))
     return Built(kernel, binary, Resources(**entry.record), lambda: source)
 
 

@@ -3,8 +3,8 @@
 In: what the user passed. Out: a `Bound` call: a spec a leaf for the front ends (array, run-time scalar, static value),
 the arrays' descriptions, the host environment (dims, strides, scalars), and the trace key.
 
-Classes of leaves: arrays (NumPy scalars are strong 0-d arrays); Python `int` and `float` are run-time scalars; everything
-else is static and part of the key, as are scalars and dims that an earlier trace asked to specialise.
+Classes of leaves: arrays (NumPy scalars are strong 0-d arrays); Python `int` and `float` are run-time scalars;
+everything else is static and part of the key, as are scalars and dims that an earlier trace asked to specialise.
 """
 
 from __future__ import annotations
@@ -129,7 +129,10 @@ def placement(names: Sequence[str], specs: Sequence[Spec], infos: Sequence[Array
 def _array_keys(specs: Sequence[Spec]) -> tuple[Any, ...]:
     """Dtype and class of each dim; a dim asked to be static is keyed by its value."""
     return tuple(
-        (s.dtype.name + ("!" if s.is_scalar else "") + s.family[0], tuple("n" if isinstance(d, HostExpr) else str(d) for d in s.shape))
+        (
+            s.dtype.name + ("!" if s.is_scalar else "") + s.family[0],
+            tuple("n" if isinstance(d, HostExpr) else str(d) for d in s.shape),
+        )
         for s in specs
         if isinstance(s, ArraySpec)
     )

@@ -134,9 +134,11 @@ def run(
 @cli.command()
 @_options("file", "dims", "device", "arg")
 def check(file: str, dims: str, device: str | None, args: tuple[str, ...]) -> None:
-    """Run a function and compare every result with the reference."""
+    """Run a function and compare every result with the reference; a .py file's unsupported calls are listed first."""
     from fuser import script, targets
+    from fuser.frontend.scan import check_file
 
+    check_file(file)
     _prepare(device, False)
     found = targets.find(file, device)
     script.check(found.compiled, targets.inputs(found, args, dims), _say)
@@ -151,6 +153,27 @@ def emit(file: str, dims: str, device: str | None, args: tuple[str, ...]) -> Non
     mark = ";" if plan.device.kind == "cpu" else "//"
     for name, source in plan.sources().items():
         click.echo(f"{mark} {name}\n{source}")
+
+
+@cli.command()
+@_options("file", "dims", "device", "arg")
+def report(file: str, dims: str, device: str | None, args: tuple[str, ...]) -> None:
+    """Measure a function: time, bytes, share of this machine's copy, and what holds it up."""
+    from fuser import script, targets
+
+    _prepare(device, False)
+    found = targets.find(file, device)
+    script.report(found.compiled, targets.inputs(found, args, dims), _say)
+
+
+@cli.command()
+@click.argument("action", type=click.Choice(("info", "clear")))
+def cache(action: str) -> None:
+    """Say what the disk cache holds, or empty it."""
+    from fuser import script
+
+    for line in script.cache_lines() if action == "info" else script.clear_cache():
+        click.echo(line)
 
 
 @cli.command()

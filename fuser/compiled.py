@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import sys
 import threading
 import time
 import weakref
@@ -21,7 +22,7 @@ from fuser import device as devices
 from fuser.arguments import Bound, Request
 from fuser.construct.common import NeedsStatic
 from fuser.device import Device
-from fuser.errors import ArgumentError, CheckFailed, DeviceError, FusionLost
+from fuser.errors import ArgumentError, CheckFailed, CompileForbidden, DeviceError, FusionLost
 from fuser.graph import Graph
 from fuser.hostexpr import HostExpr, is_scalar_symbol
 from fuser.keys import SizeClass
@@ -33,10 +34,10 @@ from fuser.specs import ArraySpec, Spec
 from fuser.toolchain import Toolchain
 from fuser.traces import Launchable, Traced, classify, launch_key, reduced_lengths
 
-
 if TYPE_CHECKING:
     from fuser.report import Report
 
+METHODS = 16  # objects whose methods are kept compiled
 LAUNCHES = 512  # bound programs kept a trace; binding again takes well under a millisecond
 
 
@@ -53,6 +54,8 @@ class Source(Protocol):
     def watch(self) -> Watch | None: ...
     def reference(self) -> Callable[..., Any]: ...
     def dim_names(self, leaf: str, rank: int) -> Sequence[str | None]: ...
+    def bound_to(self, owner: Any) -> Source: ...
+    def pickled(self) -> tuple[Callable[..., Any], tuple[Any, ...]]: ...
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,7 @@ class Compiled:
         self._lock = threading.RLock()
         self._specializations: dict[str, str] = {}
         self._roads = Roads(source.state, source.watch)
+        self._methods: list[tuple[Any, Compiled]] = []
         self.first_call: tuple[float, float] | None = None  # seconds of the last call that compiled; of compiling
         _all.add(self)
         self.__name__ = source.name
@@ -91,6 +95,32 @@ class Compiled:
     def with_options(self, **changes: Any) -> Compiled:
         """The same function compiled with some options changed (`device`, `fast_math`, ...)."""
         return Compiled(self._source, replace(self._options, **changes), self._toolchain)
+
+    def __get__(self, owner: Any, kind: type | None = None) -> Compiled:
+        """As a method: compiled once for each object, whose attributes are read as globals are."""
+        if owner is None or not inspect.isfunction(self._source.reference()):
+            return self
+        with self._lock:
+            known = next((m for o, m in self._methods if o is owner), None)
+            if known is None:
+                known = Compiled(self._source.bound_to(owner), self._options, self._toolchain)
+                self._methods = [(owner, known), *self._methods][:METHODS]
+            return known
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """By name where a module has this very object under it; else its source and options."""
+        found: Any = sys.modules.get(getattr(self, "__module__", ""))
+        for part in getattr(self, "__qualname__", self.__name__).split("."):
+            found = getattr(found, part, None)
+        if found is self:
+            return str(self.__qualname__)
+        return _restored, (*self._source.pickled(), self._options, self._toolchain)
+
+    def __copy__(self) -> Compiled:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Compiled:
+        return self
 
     @property
     def specializations(self) -> dict[str, str]:
@@ -140,7 +170,11 @@ class Compiled:
         if kept is None:
             plan = self._plan_for(bound, traced, device)
             with self._lock:  # one thread compiles; the others find its kernels
-                steps = tuple(zip(plan.groups, plan.built, strict=True))
+                try:
+                    steps = tuple(zip(plan.groups, plan.built, strict=True))
+                except CompileForbidden as error:
+                    error.with_context(notes=[f"the call: {self.__name__}({_spec_texts(bound)})"])
+                    raise
             env = _with_strides(bound, (*bound.infos, *captured))
             program = call.bind(plan.graph, steps, bound.place, env)
             if len(traced.launches) >= LAUNCHES:
@@ -257,10 +291,20 @@ class Compiled:
         return replace(plan, sizes={**plan.sizes, **bound.env})
 
     def report(self, *args: Any, samples: int = 20, **kwargs: Any) -> Report:
-        """Measure a call: median time, bytes, share of this machine's copy, and a verdict on what the time goes into."""
+        """Measure a call: median time, bytes, share of this machine's copy, and a verdict on what the time goes
+        into."""
         from fuser.report import report
 
         return report(self, args, kwargs, samples)
+
+    def warm(self, *specs: Any, device: str | None = None, **kwargs: Any) -> Plan:
+        """Plan and compile ahead for arrays or specs such as `"f32[8192, 4096]"`, so that a call (here, or through
+        the disk cache in another process) finds its kernels; returns the plan. Sizes count by their power-of-two
+        bucket."""
+        plan = self.plan(*specs, device=device, **kwargs)
+        with self._lock:
+            plan.built  # noqa: B018 - compiles
+        return plan
 
     # -- trust -------------------------------------------------------------------------------------
     def check(self, *args: Any, rtol: float | None = None, **kwargs: Any) -> Any:
@@ -275,10 +319,20 @@ class Compiled:
         return functools.partial(_reference_call, self)
 
 
+def _restored(source: Callable[..., Source], facts: tuple[Any, ...], options: Options, tools: Any) -> Compiled:
+    """A pickled function again."""
+    return Compiled(source(*facts), options, tools)
+
+
 def _reference_call(compiled: Compiled, *args: Any, **kwargs: Any) -> Any:
     from fuser.check import reference_results
 
     return reference_results(compiled, args, kwargs)
+
+
+def _spec_texts(bound: Bound) -> str:
+    """The call's arrays as specs: what `warm` takes."""
+    return ", ".join(f"{i.dtype}[{', '.join(map(str, i.shape))}]" for i in bound.infos)
 
 
 def _originals(bound: Bound, captured: Sequence[ArrayInfo]) -> list[Any]:

@@ -146,6 +146,11 @@ class Plan:
             for g in self.groups
         )
 
+    @cached_property
+    def temporary_bytes(self) -> int:
+        """Peak bytes of values that live between kernels only (workspaces of split reductions apart)."""
+        return accounting.temporaries(self.graph, self.groups, self.sizes)
+
     @property
     def bytes_unfused(self) -> int:
         """Bytes when every operator runs alone."""

@@ -68,14 +68,15 @@ def _part_of(kind: type) -> Callable[[Any], Any] | None:
     """How to take the key of an argument of a type not seen before."""
     name = (kind.__module__.partition(".")[0], kind.__qualname__)
     if issubclass(kind, np.generic):
-        found: Callable[[Any], Any] | None = type
+        found: Callable[[Any], Any] = type
     elif name == ("cupy", "ndarray"):
         found = _cupy_part
     elif name in (("torch", "Tensor"), ("torch", "Parameter")):
         found = _torch_part
     else:
         return None
-    return _PARTS.setdefault(kind, found)
+    _PARTS[kind] = found
+    return found
 
 
 def key_of(args: Sequence[Any], by_value: bool) -> tuple[Any, ...] | None:
@@ -200,7 +201,9 @@ class Roads:
 
         if not native_entry.usable():
             return
-        entry = known.entry(ticket.flat)
+        from fuser.runtime import native_cpu
+
+        entry = native_cpu.entry(known, ticket.flat)
         if entry is None:
             return
         with self._lock:
@@ -243,9 +246,7 @@ class Roads:
                 self._table[ticket.key] = launch
 
 
-def _places(
-    ticket: Ticket, positional: int, signature: Any, bound: Bound, captured: int
-) -> tuple[Places, bool] | None:
+def _places(ticket: Ticket, positional: int, signature: Any, bound: Bound, captured: int) -> tuple[Places, bool] | None:
     """Where the program's inputs are in the flat arguments, and whether a number among them is static."""
     parameters = list(signature.parameters.values())[:positional]
     if len(parameters) < positional or any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters):
@@ -311,6 +312,7 @@ def _out_fits(out: Any, program: Any) -> bool:
         return False
     info, result = arrays.describe(out, "out"), program.results[0]
     fits = info.base is out and info.writable and info.contiguous and not program.graph.effects
+    fits = fits and info.pointer % 16 == 0  # kernels store whole vectors
     return fits and info.dtype == result.dtype and info.shape == result.shape
 
 

@@ -1,6 +1,7 @@
 """Results on their way to the caller: `out=` arrays going in, containers and scalars coming out.
 
-In: a graph, what the caller passed as `out`, result arrays. Out: arrays that kernels may write directly, and what the call returns.
+In: a graph, what the caller passed as `out`, result arrays. Out: arrays that kernels may write directly, and what the
+call returns.
 """
 
 from __future__ import annotations

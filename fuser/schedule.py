@@ -39,6 +39,8 @@ class CudaSchedule:
     capacity: int = 0  # largest reduced length the kernel is valid for (0: any)
     multiples: tuple[str, ...] = ()
     turns: int = 1  # split: segments (or sets of them) that a block folds one after another
+    cluster: int = 1  # rows: neighbouring blocks that share a row, each keeping its segments of it
+    parked: bool = False  # resident rows wait in shared memory instead of registers
     tile: int = 0  # pointwise: side of the squares that transposed operands cross shared memory in (0: none do)
 
 

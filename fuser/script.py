@@ -90,6 +90,34 @@ def _describe(leaf: Any) -> str:
     return f"{array.dtype}{list(array.shape)} {values}{' ...' if array.size > 4 else ''}"
 
 
+def report(compiled: Compiled, values: Sequence[Any], echo: Echo) -> None:
+    """Measure a function and say what its time goes into."""
+    echo(str(compiled.report(*_placed(compiled, values))))
+
+
+def cache_lines() -> Iterator[str]:
+    """What the disk cache holds and where."""
+    from fuser.draw import units
+    from fuser.runtime import cache
+
+    store = cache.store()
+    if not store.folders:
+        yield f"no disk cache: {store.problem}"
+    for number, folder in enumerate(store.folders):
+        found = list(store.entries(number))
+        held = f"{units.count(len(found), 'entry')}, {units.size(sum(status.st_size for _, status in found))}"
+        bound = f" of at most {units.size(store.limit)}" if number == 0 else ", read only"
+        yield f"{folder}: {held}{bound}"
+
+
+def clear_cache() -> Iterator[str]:
+    """Empty the disk cache's first folder."""
+    from fuser.draw import units
+    from fuser.runtime import cache
+
+    yield f"removed {units.count(cache.store().clear(), 'entry')}"
+
+
 def default_device() -> str:
     """`cuda` where a GPU can be used, else `cpu`."""
     from fuser.runtime import cuda
@@ -170,11 +198,12 @@ def _photograph() -> tuple[Any, str]:
     try:
         from skimage import data
 
-        return (data.astronaut() / 255).astype(np.float32), "scikit-image's photograph of Eileen Collins"
+        load: Any = data.astronaut
+        return (load() / 255).astype(np.float32), "scikit-image's photograph of Eileen Collins"
     except ImportError:
         return np.random.default_rng(0).random(
             (512, 512, 3), dtype=np.float32
-        ), "random data (scikit-image has a photograph)"
+        ), "random data (`pip install 'fuser-compiler[demo]'` brings a photograph)"
 
 
 def set_stable() -> None:

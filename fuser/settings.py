@@ -20,9 +20,9 @@ class Settings:
     debug: 0 silent; 1 verifies graphs and kernels between all passes; 2 also writes numbered dumps to `dump_dir`.
     dump_dir: folder for those dumps. num_threads: CPU threads (0: all cores, or OMP_NUM_THREADS).
     pool_bytes: most bytes of recycled CPU buffers kept (0 switches recycling off).
-    cache: "off" keeps nothing on disk. cache_dir: folders of the disk cache, separated as in PATH; the first is written,
-    all are read (empty: fuser in the user's cache folder). cache_bytes: its size bound. compile: "never" refuses to compile
-    what is not in the cache.
+    cache: "off" keeps nothing on disk. cache_dir: folders of the disk cache, separated as in PATH; the first is
+    written, all are read (empty: fuser in the user's cache folder). cache_bytes: its size bound. compile: "never"
+    refuses to compile what is not in the cache.
     stable: plans print no times and no machine paths, so that they can be diffed.
     """
 

@@ -133,7 +133,7 @@ def inputs(found: Found, args: Sequence[str], dims: str, data: bool = True) -> l
     given = dict(_split(a) for a in args)
     sizes = datagen.parse_dims(dims)
     if found.make is not None and not given and not sizes:
-        return list(found.make())
+        return _made(found)
     parameters = found.compiled._signature.parameters
     unknown = [n for n in given if n not in parameters]
     if unknown:
@@ -147,6 +147,19 @@ def inputs(found: Found, args: Sequence[str], dims: str, data: bool = True) -> l
         raise ArgumentError(f"no argument has a dim `{unused[0]}`", "bad-dims", notes=_known_dims(written))
     sizes = datagen.defaults(written, sizes)
     return [_input(p, k, given.get(n), declared.get(n), sizes, data) for k, (n, p) in enumerate(parameters.items())]
+
+
+def _made(found: Found) -> list[Any]:
+    """What a script's own `inputs()` gives."""
+    assert found.make is not None
+    path = inspect.getsourcefile(found.make) or ""
+    try:
+        return list(found.make())
+    except FuserError:
+        raise
+    except Exception as error:
+        message = f"`inputs` of {Path(path).name} failed: {type(error).__name__}: {error}"
+        raise ArgumentError(message, "script-failed", _where(error, path)) from error
 
 
 def _known_dims(written: Sequence[ArraySpec]) -> list[str]:

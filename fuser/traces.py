@@ -63,12 +63,14 @@ def classify(bound: Bound, traced: Traced) -> SizeClass:
     env = bound.env
     dims = {k: v for k, v in env.items() if k in traced.graph.symbols}
     lengths = tuple(keys.length_bucket(length, env) for length in traced.lengths)
-    captured: tuple[Layout, ...] = ("c",) * (len(traced.graph.arguments) - len(bound.infos))
+    plain: Layout = "c"
+    captured = (plain,) * (len(traced.graph.arguments) - len(bound.infos))
     aligned = all(i.pointer % 16 == 0 for i in bound.infos if i.contiguous)
     biggest = max((abs(i.extent[1] - i.extent[0]) for i in bound.infos), default=0)
     wide = biggest >= INDEX_32 or _largest_node(traced.graph, env) >= INDEX_32
-    layouts, multiples = bound.layouts + captured, keys.dim_multiples(dims)
-    return SizeClass(keys.dim_buckets(dims), lengths, layouts, aligned, 64 if wide else 32, multiples, _overlap(bound, traced))
+    layouts: tuple[Layout, ...] = (*bound.layouts, *captured)
+    buckets, multiples = keys.dim_buckets(dims), keys.dim_multiples(dims)
+    return SizeClass(buckets, lengths, layouts, aligned, 64 if wide else 32, multiples, _overlap(bound, traced))
 
 
 def _overlap(bound: Bound, traced: Traced) -> bool:

@@ -79,7 +79,7 @@ def _sentence(head: str, words: str, numbers: Mapping[str, float | int | str], b
 def _phrase(key: str, value: float | int | str) -> str:
     """`us_apart: 135` as `135 us apart`, others as `registers 48`."""
     if key.startswith("us_"):
-        return f"{_number(value)} us {key[3:]}"
+        return f"{units.time(float(value))} {key[3:]}"
     return f"{key.replace('_', ' ')} {_number(value)}"
 
 

@@ -17,13 +17,14 @@ from fuser.passes.fold import Fold
 from fuser.passes.lower import Lower
 from fuser.passes.results import OwnResults
 from fuser.passes.simplify import Simplify
+from fuser.passes.variants import Variants
 from fuser.passes.widen import Rounding, Widen
 from fuser.settings import Settings, settings
 
 # The order: composites first, because what they are made of may be half arithmetic, views, or casts. Widening
 # next, so that every later pass sees roundings as nodes and cannot remove one. Simplify before fold: a cast
 # between two views goes, and the views meet. Sharing after both, when equal values look equal; simplify again
-# finds `where` on what became literal. Results last: the copies it adds are identity views, which fold would
+# finds `where` on what became literal. Variants when literals and single uses are what they will be. Results last: the copies it adds are identity views, which fold would
 # remove.
 PIPELINE: tuple[Pass, ...] = (
     Lower(),
@@ -32,6 +33,7 @@ PIPELINE: tuple[Pass, ...] = (
     Fold(),
     Share(),
     Simplify(),
+    Variants(),
     Prune(),
     OwnResults(),
 )
@@ -40,18 +42,28 @@ PIPELINE: tuple[Pass, ...] = (
 def prepare(graph: Graph, *, rounding: Rounding = "graph", fast_math: bool = False) -> Graph:
     """The graph ready for planning. rounding: where half values are rounded (see `widen`).
 
-    fast_math changes nothing yet: contraction and approximate instructions are the kernels' own business. The
+    fast_math: cheaper operators everywhere, not only where a rounding hides their error (see `variants`). The
     setting `debug` verifies between passes (InternalError lists the findings) and, at 2, writes numbered dumps.
     """
-    del fast_math
     observe(graph, 0, "traced")
     for number, step in enumerate(PIPELINE, 1):
-        configured = Widen(rounding=rounding) if isinstance(step, Widen) else step
+        configured = _configured(step, rounding, fast_math)
+        if configured is None:
+            continue
         before = graph
         graph = configured.run(graph)
         if graph is not before:
             observe(graph, number, configured.name)
     return graph
+
+
+def _configured(step: Pass, rounding: Rounding, fast_math: bool) -> Pass | None:
+    """The pass with the caller's options; None to leave it out."""
+    if isinstance(step, Widen):
+        return Widen(rounding=rounding)
+    if isinstance(step, Variants):  # NumPy's bits after every operator leave no room for a cheaper one
+        return None if rounding == "each-op" and not fast_math else Variants(fast_math=fast_math)
+    return step
 
 
 def observe(graph: Graph, number: int, by: str, options: Settings | None = None) -> None:

@@ -1,13 +1,14 @@
 """One way to run a program on every backend that is here: what tests ask of an engine, and nothing else.
 
 In: anything `fuser.compile` takes. Out: a callable on NumPy arrays that answers in NumPy arrays and updates its
-arguments in place, whichever backend computed. `llvm` is the CPU; `simt` runs the CUDA kernels in the interpreter; `cuda`
-copies arrays to a GPU and back. `fused=False` gives every operator a kernel of its own. Own file because the matrix,
-the fuzzer and the GPU tests all need the same three engines.
+arguments in place, whichever backend computed. `llvm` is the CPU; `simt` runs the CUDA kernels in the interpreter;
+`cuda` copies arrays to a GPU and back. `fused=False` gives every operator a kernel of its own. Own file because the
+matrix, the fuzzer and the GPU tests all need the same three engines.
 """
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -27,6 +28,7 @@ from tests.simulate import Simulated
 
 Array = np.ndarray[Any, Any]
 Program = Callable[..., Any]
+LINE = 256  # bytes; GPU allocations start at a multiple
 
 
 @dataclass(frozen=True)
@@ -105,20 +107,21 @@ class OnDevice:
 
 
 def to_device(array: Array) -> Any:
-    """The array on the GPU, with the same strides over a copy of the memory it spans; bfloat16 as a torch tensor."""
+    """The array on the GPU with the strides and the alignment it has here; bfloat16 as a torch tensor."""
     import cupy
 
     if array.dtype == BF16.numpy:
         torch = pytest.importorskip("torch", reason="CuPy has no bfloat16, and torch is not here")
         flat = torch.from_numpy(np.ascontiguousarray(array).view(np.int16))
         return flat.view(torch.bfloat16).reshape(array.shape).cuda()
-    if array.size == 0 or array.flags.c_contiguous:
+    if array.size == 0 or not array.flags.aligned:
         return cupy.array(array)
     low, high = np.lib.array_utils.byte_bounds(array)
     start = int(array.__array_interface__["data"][0])
-    span = (np.ctypeslib.ctypes.c_uint8 * (high - low)).from_address(low)
-    memory = cupy.array(np.frombuffer(span, np.uint8))
-    return cupy.ndarray(array.shape, array.dtype, memory.data + (start - low), strides=array.strides)
+    shift = low % LINE
+    memory = cupy.empty(shift + high - low, np.uint8)  # starts at a multiple of LINE
+    memory[shift:].set(np.frombuffer((ctypes.c_uint8 * (high - low)).from_address(low), np.uint8))
+    return cupy.ndarray(array.shape, array.dtype, memory.data + (shift + start - low), strides=array.strides)
 
 
 def to_host(value: Any) -> Any:

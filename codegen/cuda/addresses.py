@@ -1,7 +1,7 @@
 """Which integer variables are pure address arithmetic, so that C may take their overflow for impossible.
 
-In: a kernel's statements. Out: names of variables that are sums, differences and products of thread numbers, loop
-counters and scalar parameters, and that an index is made of. The kernel language lets no index overflow, and signed
+In: a kernel's statements. Out: names of variables that are sums, differences and products of thread and block
+numbers, loop counters and scalar parameters, and that an index is made of. The kernel language lets no index overflow, and signed
 C arithmetic lets the compiler fold constant parts into addresses (one register instead of one for each element of
 an unrolled loop). Everything else wraps, as users' integers must: a gathered index is not touched, because it passes
 through a clamp.
@@ -9,7 +9,23 @@ through a clamp.
 
 from __future__ import annotations
 
-from fuser.codegen.loops import For, Let, Lit, Load, LoadVec, Operand, Special, Statement, Store, StoreVec, Var, walk
+from fuser.codegen.loops import (
+    Alloc,
+    For,
+    Let,
+    Lit,
+    Load,
+    LoadVec,
+    Operand,
+    Special,
+    Statement,
+    Store,
+    StoreRemote,
+    StoreVec,
+    Ticket,
+    Var,
+    walk,
+)
 
 SUMS = frozenset({"add", "subtract", "multiply"})
 
@@ -39,11 +55,12 @@ def addresses(body: tuple[Statement, ...]) -> frozenset[str]:
 
 
 def _thread_derived(body: tuple[Statement, ...]) -> set[str]:
-    """Variables computed from thread numbers, loop counters, parameters and literals, never from loaded values."""
+    """Variables computed from thread and ticket numbers, loop counters, parameters and literals, never from loaded values."""
     loaded_or_mutable: set[str] = set()
     derived: set[str] = set()
+    numbers = _of_tickets(body)
     for s in walk(body):
-        if isinstance(s, (Special, For)):
+        if isinstance(s, (Special, For, Ticket)) or (isinstance(s, Load) and s.buffer in numbers):
             derived.add(s.var.name)
         elif isinstance(s, Let):
             if all(isinstance(a, Lit) or a.name not in loaded_or_mutable for a in s.args):
@@ -53,6 +70,15 @@ def _thread_derived(body: tuple[Statement, ...]) -> set[str]:
         else:
             loaded_or_mutable |= _other(s)
     return derived
+
+
+def _of_tickets(body: tuple[Statement, ...]) -> set[str]:
+    """Arrays that only ever hold numbers of tickets, which are block numbers in another order."""
+    tickets = {s.var.name for s in walk(body) if isinstance(s, Ticket)}
+    stored = [s for s in walk(body) if isinstance(s, (Store, StoreRemote))]
+    others = {s.buffer for s in stored if isinstance(s.value, Lit) or s.value.name not in tickets}
+    allocated = {s.name for s in walk(body) if isinstance(s, Alloc)}
+    return (allocated & {s.buffer for s in stored}) - others
 
 
 def _other(s: Statement) -> set[str]:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from fuser.codegen.cuda.arithmetic import ARITHMETIC, INLINE
 from fuser.codegen.cuda.types import c_type
 from fuser.dtypes import DType
 
-_FUNCTION = "static __device__ __forceinline__ "
+_FUNCTION = INLINE
 
 # f16 by the conversion instruction, which knows subnormals; a bf16 is the upper half of an f32, and older cards
 # round it by hand: half a unit added below the cut, less the last kept bit's share where that is even.
@@ -55,6 +56,38 @@ HELPERS: dict[str, tuple[str, ...]] = {
         "    return (int)old;",
         "}",
     ),
+    "fuser_cluster_arrive": (
+        _FUNCTION + "void fuser_cluster_arrive() {",
+        '    asm volatile("barrier.cluster.arrive.release;" : : : "memory");',
+        "}",
+    ),
+    "fuser_cluster_wait": (
+        _FUNCTION + "void fuser_cluster_wait() {",
+        '    asm volatile("barrier.cluster.wait.acquire;" : : : "memory");',
+        "}",
+    ),
+    # The same place in the shared memory of another block of the cluster, as a generic address.
+    "fuser_in_cluster": (
+        "template <class T> " + _FUNCTION + "T* fuser_in_cluster(T* place, int rank) {",
+        "    unsigned long long there;",
+        '    asm volatile("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"((unsigned long long)place), "r"(rank));',
+        "    return (T*)there;",
+        "}",
+    ),
+    "fuser_publish": (
+        _FUNCTION + "void fuser_publish(int* flag) {",
+        '    asm volatile("st.release.gpu.global.s32 [%0], %1;" : : "l"(flag), "r"(1) : "memory");',
+        "}",
+    ),
+    "fuser_await": (
+        _FUNCTION + "void fuser_await(const int* flag) {",
+        "    int set;",
+        "    do {",
+        '        asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(set) : "l"(flag) : "memory");',
+        "    } while (set == 0);",
+        "}",
+    ),
+    **ARITHMETIC,
 }
 
 

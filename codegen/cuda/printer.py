@@ -50,7 +50,10 @@ class _Printer:
             loops.For: self.loop, loops.If: self.branch, loops.Alloc: self.alloc, loops.Special: self.special,
             loops.Barrier: lambda s: self.line("__syncthreads();"),
             loops.Fence: lambda s: self.line("__threadfence();"),
-            loops.Shuffle: self.shuffle, loops.Ticket: self.ticket,
+            loops.Shuffle: self.shuffle, loops.Ticket: self.ticket, loops.StoreRemote: self.store_remote,
+            loops.ClusterArrive: lambda s: self.line("fuser_cluster_arrive();"),
+            loops.ClusterWait: lambda s: self.line("fuser_cluster_wait();"),
+            loops.Publish: self.flag, loops.Await: self.flag,
         }  # fmt: skip
 
     def source(self) -> str:
@@ -64,6 +67,7 @@ class _Printer:
         k = self.kernel
         parameters = [_buffer(b) for b in k.buffers] + [f"{c_type(p.dtype)} {self.names[p.name]}" for p in k.scalars]
         bounds = f"__launch_bounds__({k.launch.block}, {k.launch.min_blocks})"
+        bounds += f" __cluster_dims__({k.launch.cluster}, 1, 1)" if k.launch.cluster > 1 else ""
         return [f'extern "C" __global__ void {bounds} {k.name}(', *_comma_lines(parameters), ") {"]
 
     # -- text --------------------------------------------------------------------------------------
@@ -116,6 +120,11 @@ class _Printer:
     # -- memory ------------------------------------------------------------------------------------
     def alloc(self, s: loops.Alloc) -> None:
         self.arrays[s.name] = s.dtype
+        if s.dynamic:
+            if not (offset := loops.dynamic_shared(self.kernel.body)[s.name][0]):
+                self.line("extern __shared__ __align__(16) unsigned char fuser_shared[];")
+            kind = c_type(s.dtype)
+            return self.line(f"{kind}* const {self.names[s.name]} = reinterpret_cast<{kind}*>(fuser_shared + {offset});")
         shared = "__shared__ " if s.space == "shared" else ""
         self.line(f"{shared}{c_type(s.dtype)} {self.names[s.name]}[{s.size}];")
 
@@ -188,6 +197,16 @@ class _Printer:
     def ticket(self, s: loops.Ticket) -> None:
         self.define(s.var, f"fuser_ticket({self.names[s.buffer]} + {self.value(s.index)}, {self.value(s.limit)})")
 
+    def store_remote(self, s: loops.StoreRemote) -> None:
+        guard = "" if s.mask is None else f"if ({self.value(s.mask)}) "
+        place = f"{self.names[s.buffer]} + {self.value(s.index)}"
+        self.line(f"{guard}*fuser_in_cluster({place}, {self.value(s.rank)}) = {self.value(s.value)};")
+
+    def flag(self, s: loops.Publish | loops.Await) -> None:
+        guard = "" if s.mask is None else f"if ({self.value(s.mask)}) "
+        helper = "fuser_publish" if isinstance(s, loops.Publish) else "fuser_await"
+        self.line(f"{guard}{helper}({self.names[s.buffer]} + {self.value(s.index)});")
+
 
 def _operator(spelled: Infix | Prefix, args: list[str], source: DType, target: DType, wraps: bool) -> str:
     """`a OP b` or `OP a`, in the unsigned type where it wraps, cast to the dtype where C has widened it."""
@@ -206,7 +225,8 @@ def _operand(text: str) -> str:
 
 def _buffer(b: BufferParam) -> str:
     const = "const " if b.role == "in" else ""
-    restrict = "" if b.role == "inout" else " __restrict__"
+    # Other blocks write workspaces and counters while this one runs: nothing may be assumed of them.
+    restrict = " __restrict__" if b.role in ("in", "out") else ""
     return f"{const}{c_type(b.dtype)}*{restrict} {b.name}"
 
 

@@ -9,6 +9,7 @@ an element's arithmetic independent of its position.
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -23,6 +24,8 @@ from fuser.errors import InternalError
 
 _lock = threading.Lock()  # one compilation at a time: LLVM's global context is shared
 _serial = itertools.count()
+if hasattr(os, "register_at_fork"):  # no fork in the middle of a compilation: the child could never finish it
+    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 
 @dataclass(frozen=True, eq=False)

@@ -99,7 +99,7 @@ class _Planner:
         while stack and total < WORTH:
             step = program.steps[stack.pop()]
             if isinstance(step, Apply):
-                total += table().scalar(step.op).cost.instructions
+                total += table().plain(step.op).cost.instructions
             fresh = [a for a in operands(step) if a not in seen and self.varying[number][a]]
             seen.update(fresh)
             stack += fresh

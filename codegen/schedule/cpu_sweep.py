@@ -29,7 +29,7 @@ Results = Mapping[tuple[int, int], Operand]
 
 def instructions(program: Program) -> float:
     """What the operators of a program cost an element, by the table."""
-    return sum(table().scalar(s.op).cost.instructions for s in program.steps if isinstance(s, Apply))
+    return sum(table().plain(s.op).cost.instructions for s in program.steps if isinstance(s, Apply))
 
 
 @dataclass

@@ -13,10 +13,13 @@ from functools import lru_cache
 from fuser.codegen.loops import Kernel
 from fuser.codegen.program import Program
 from fuser.codegen.schedule import (
+    lower_cluster,
     lower_pointwise,
     lower_reduce,
     lower_resident,
     lower_scan,
+    lower_scan_long,
+    lower_shared,
     lower_split,
     lower_transposed,
 )
@@ -42,6 +45,13 @@ from fuser.shapes import numel
 ONE = Order(1)
 BLOCK = 256  # threads of a block unless a row needs more
 RESIDENT_BYTES = 128  # of a row's raw inputs that a thread keeps from stage to stage
+MAX_TURNS = 2  # segments of a row that a block of a cluster keeps
+# Registers of a resident kernel besides what it holds, more where later stages load weights, and for each further input
+# of the first stage (NVRTC 13: softmax, layer norm, RMS norm with a residual).
+BESIDE, WEIGHTS, STREAM = 34, 14, 4
+# What is tried for rows over a cluster, best first: threads a block, blocks that share a segment of 16 Ki elements,
+# blocks an SM, and the estimate of registers up to which NVRTC 13 did not spill.
+CLUSTERS = ((512, 1, 2, 66), (256, 2, 3, 84), (512, 2, 2, 88), (512, 4, 2, 88), (256, 2, 2, 128), (512, 1, 1, 128))
 SHORT_ROW = 32  # elements a thread up to which even one stage loads its whole row before it computes
 LANE_STEPS = 2048  # steps times lanes that a kernel's main body may have: beyond, the compiler is the bottleneck
 
@@ -77,8 +87,14 @@ def lower(graph: Graph, group: Group, schedule: CudaSchedule, layouts: Layouts) 
         return (lower_pointwise.lower(frame, body, schedule),)
     if schedule.kind == "split":
         return (lower_split.lower(frame, body, schedule, columns=not group.space.inner),)
+    if schedule.kind == "scan" and group.space.inner and schedule.capacity > lower_scan_long.LONG:
+        return (lower_scan_long.lower(frame, body, schedule),)
     if schedule.kind == "scan":
         return (lower_scan.lower(frame, body, schedule, columns=not group.space.inner),)
+    if schedule.parked:
+        return (lower_shared.lower(frame, body, schedule),)
+    if schedule.cluster > 1:
+        return (lower_cluster.lower(frame, body, schedule),)
     if schedule.resident:
         return (lower_resident.lower(frame, body, schedule),)
     return (lower_reduce.lower(frame, body, schedule),)
@@ -89,7 +105,7 @@ def retreat(schedule: CudaSchedule) -> CudaSchedule | None:
     if schedule.min_blocks > 1:
         return replace(schedule, min_blocks=1)
     if schedule.resident:
-        return replace(schedule, resident=False)
+        return replace(schedule, resident=False, cluster=1, parked=False)
     if schedule.unroll > 1 and schedule.kind != "scan":  # a scan's rows a thread are part of its order
         return replace(schedule, unroll=schedule.unroll // 2)
     if schedule.kind == "pointwise" and schedule.vector > 1:
@@ -102,10 +118,9 @@ def retreat(schedule: CudaSchedule) -> CudaSchedule | None:
 def _resident_blocks(threads: int, held: int) -> int:
     """Blocks an SM that a resident row kernel is compiled for: two of 512 threads where registers allow.
 
-    One such block an SM has nothing to overlap its barriers with. Besides what it holds (bytes a thread), the kernel
-    took about 34 registers (NVRTC 13, softmax and layer norm); smaller blocks fit several times whatever they take.
+    One such block an SM has nothing to overlap its barriers with; smaller ones fit several times whatever they take.
     """
-    return 2 if threads == 512 and held // 4 + 34 <= 68 else 1
+    return 2 if threads == 512 and held // 4 + BESIDE <= 68 else 1
 
 
 class _Chooser:
@@ -158,15 +173,40 @@ class _Chooser:
             plain = threads == BLOCK and self._state_registers() == 1 and self._steps() < 16
             turns = 1 if team > 512 else self._turns(fixed, rows * team // threads)
             return replace(chosen, turns=turns, min_blocks=5 if plain else 1)  # 48 registers
-        held = self._held_bytes(length // team)
-        if not held or fixed.segments > 1:
-            return chosen
+        held = self._held_bytes(length // team) if fixed.segments == 1 else 0
         blocks = _resident_blocks(threads, held + self._fresh_bytes() * vector)
+        if (not held or (threads == 512 and blocks == 1)) and (shared := self._cluster(fixed, vector, length)):
+            team, cluster, blocks = shared
+            return replace(
+                chosen, threads=team, threads_per_row=team, resident=True, cluster=cluster, min_blocks=blocks
+            )
+        if not held:
+            return chosen
         return replace(chosen, resident=True, min_blocks=blocks)
+
+    def _cluster(self, fixed: Order, vector: int, length: int) -> tuple[int, int, int] | None:
+        """Threads a block, blocks a cluster and blocks an SM for rows that one block cannot keep, or only as the only
+        block of its SM; None for others, and where a cluster cannot either."""
+        if self.device.cluster == 1 or len(self.body.stages) < 2 or fixed.lanes < 4096:
+            return None
+        fresh = self._fresh_bytes() * vector
+        beside = BESIDE + (WEIGHTS if fresh else 0) + STREAM * (len(reuse_of(self.body).stages[0].raw) - 1)
+        for team, split, blocks, registers in CLUSTERS:
+            cluster = fixed.segments * split
+            turns = -(-cluster // self.device.cluster)
+            if fixed.lanes % (team * vector * split) or turns > (MAX_TURNS if split == 1 else 1):
+                continue
+            held = self._held_bytes(length // team // (cluster // turns))
+            if held and (held + fresh) // 4 + beside <= registers:
+                return (team, cluster // turns, blocks) if cluster > 1 else None
+        return None
 
     def _any_whole(self, vector: int, axis: Axis) -> bool:
         """Whether any access of a loop is a whole vector; else neighbouring threads take neighbouring elements."""
-        return any(self.alignment.whole(vector, e, axis.name) for e, _ in self._accesses())
+        offsets = [e for e, _ in self._accesses()]
+        rows = {a.name for a in self.body.parallel}
+        streams = [e for e in offsets if not e.symbols.isdisjoint(rows)]  # a vector of weights is read from the cache
+        return any(self.alignment.whole(vector, e, axis.name) for e in streams or offsets)
 
     def _turns(self, fixed: Order, blocks: int) -> int:
         """Segments a block folds in turn: what a block costs at its end is spread over them, 16 blocks an SM remain."""
@@ -208,11 +248,15 @@ class _Chooser:
         return self._schedule(kind, max(across * team, 32), vector, unroll, team, fixed, length)
 
     def scan(self) -> CudaSchedule:
-        """Rows: 4 elements a thread whatever the dtype, tiles of up to 1024 elements, 4 on the way. Columns: 8 rows a
-        thread, up to 32 threads down a column. Both are the scan's order, so they follow from the length alone."""
+        """Rows: 4 elements a thread whatever the dtype, tiles of up to 1024 elements, 4 on the way; long rows a block
+        for each 4 or 8 tiles. Columns: 8 rows a thread, up to 32 threads down a column. All that is the scan's order,
+        so it follows from the length (and the state's size) alone."""
         length = length_bucket(self.graph, self.size_class, self.body.length)
         if self.group.space.inner:
             team = min(max(length // 4, 1), BLOCK)
+            if length > lower_scan_long.LONG:
+                together = 8 if self._state_registers() == 1 else 4
+                return self._schedule("scan", BLOCK, 4, together, BLOCK, Order(BLOCK * 4 * together), length)
             together = max(min(4, length // (team * 4)), 1)
             return self._schedule("scan", BLOCK, 4, together, team, Order(team * 4), length)
         axes = self.body.parallel

@@ -87,27 +87,33 @@ class RowTeams:
 
     folds_tile = True
 
-    def __init__(self, frame: Frame, body: Body, schedule: CudaSchedule) -> None:
+    def __init__(self, frame: Frame, body: Body, schedule: CudaSchedule, block: Operand | None = None) -> None:
+        """block: which block this counts as (None: its own number in the grid)."""
         self.frame, self.body, self.schedule = frame, body, schedule
         self.team = schedule.threads_per_row
         self.width = schedule.vector
-        self.groups = schedule.order.lanes // (self.team * self.width)
+        self.split = max(schedule.cluster // schedule.order.segments, 1)  # blocks that share a segment's lanes
+        self.groups = schedule.order.lanes // (self.team * self.width * self.split)
         self.variable = body.reduced[-1].name if body.reduced else "r"
         per_block = schedule.threads // self.team
         thread = frame.thread()
         self.member = frame.rem(thread, self.team)
         self.segment: Operand | None = None
-        self.point = frame.add(frame.mul(frame.block(), per_block), frame.div(thread, self.team))
+        block = frame.block() if block is None else block
+        self.rank = frame.rem(block, schedule.cluster)  # which of the blocks that share a row
+        block = frame.div(block, schedule.cluster)
+        self.point = frame.add(frame.mul(block, per_block), frame.div(thread, self.team))
         self.valid = frame.less(self.point, frame.host(body.rows)) if per_block > 1 else None
         bound = bind_axes(frame, body.ranges, body.parallel, self.point, body.rows)
         self.row = frame.indices(body.ranges, **bound)
         first = frame.builder.apply("equal", (self.member, frame.number(0)), BOOL)
-        self.leader = frame.both(first, self.valid)
+        alone = frame.builder.apply("equal", (self.rank, frame.number(0)), BOOL) if schedule.cluster > 1 else None
+        self.leader = frame.both(frame.both(first, self.valid), alone)
 
     @staticmethod
     def grid(body: Body, schedule: CudaSchedule) -> HostExpr:
         per_block = schedule.threads // schedule.threads_per_row
-        return call("//", body.rows + (per_block - 1), per_block)
+        return call("//", body.rows + (per_block - 1), per_block) * schedule.cluster
 
     def reserve(self, groups: Sequence[Sequence[Fold]]) -> None:
         """Collectives bring their own scratch."""
@@ -115,6 +121,8 @@ class RowTeams:
     def positions(self, base: Operand) -> list[Operand]:
         f = self.frame
         first = f.add(base, f.mul(self.member, self.width))
+        if self.split > 1:  # the highest bits of the lane number are the block's
+            first = f.add(first, f.mul(f.rem(self.rank, self.split), self.groups * self.team * self.width))
         return [f.add(first, g * self.team * self.width) for g in range(self.groups)]
 
     def lanes(self, position: Operand) -> list[IndexEmitter]:

@@ -26,11 +26,14 @@ from fuser.schedule import CudaSchedule
 
 def lower(frame: Frame, body: Body, schedule: CudaSchedule) -> Kernel:
     """The kernel of a group of row reductions over resident rows."""
-    writer = ResidentStages(frame, body, schedule, RowTeams(frame, body, schedule))
-    for k, stage in enumerate(body.stages):
+    write_stages(ResidentStages(frame, body, schedule, RowTeams(frame, body, schedule)))
+    return frame.builder.finish(Launch((RowTeams.grid(body, schedule), 1), schedule.threads, schedule.min_blocks))
+
+
+def write_stages(writer: ResidentStages) -> None:
+    for k, stage in enumerate(writer.body.stages):
         writer.current = k
         writer.stage(stage)
-    return frame.builder.finish(Launch((RowTeams.grid(body, schedule), 1), schedule.threads, schedule.min_blocks))
 
 
 def reuse_of(body: Body) -> Reuse:
@@ -65,7 +68,7 @@ class ResidentStages(Stages):
 
     def __init__(self, frame: Frame, body: Body, schedule: CudaSchedule, geometry: RowTeams) -> None:
         super().__init__(frame, body, schedule, geometry)
-        self.current = 0
+        self.rows, self.turns, self.current = geometry, max(self.segments // schedule.cluster, 1), 0
         self.reuse = reuse_of(body).stages
         self.slots = self._slots()
         self._load(0)
@@ -74,10 +77,10 @@ class ResidentStages(Stages):
         f, s, found = self.frame, self.schedule, []
         share = max(s.capacity // self.segments, 1)
         surely = s.capacity // 2 if self.segments == 1 else 0  # every valid row is longer
-        for turn in range(self.segments):
+        for turn in range(self.turns):
             first, stop = f.number(0), f.host(self.body.length)
             if self.segments > 1:
-                first, stop = self.bounds(f.number(turn))
+                first, stop = self.bounds(self.segment_number(turn))
             for base in range(0, share, self.lanes):
                 for group, position in enumerate(self.geometry.positions(f.add(first, base))):
                     exists = () if base + self.lanes <= surely else self._exists(position, stop)
@@ -115,15 +118,26 @@ class ResidentStages(Stages):
         """All segments, their partials combined pairwise."""
         b, partials = self.frame.builder, []
         self._load(self.current)
-        for turn in range(self.segments):
-            first = self.bounds(self.frame.number(turn))[0] if self.segments > 1 else self.frame.number(0)
+        for turn in range(self.turns):
+            first = self.bounds(self.segment_number(turn))[0] if self.segments > 1 else self.frame.number(0)
             starts = self.lane_starts(first)
             accumulators = tuple(start(b, fold, starts) for fold in folds)
-            for slot in self.slots:
-                if slot.turn == turn:
-                    self._slot(replace(p, accumulators=accumulators), slot)
+            self._turn(replace(p, accumulators=accumulators), [s for s in self.slots if s.turn == turn])
             partials.append(self.geometry.fold(accumulators))
-        return [(fold, [fold.tree(b, [turn[k][0] for turn in partials])]) for k, fold in enumerate(folds)]
+        return self.across([(fold, [fold.tree(b, [t[k][0] for t in partials])]) for k, fold in enumerate(folds)])
+
+    def _turn(self, p: Pass, slots: Sequence[Slot]) -> None:
+        """The slots of one segment."""
+        for slot in slots:
+            self._slot(p, slot)
+
+    def segment_number(self, turn: int) -> Operand:
+        """Which segment this block folds in a turn."""
+        return self.frame.number(turn)
+
+    def across(self, totals: Totals) -> Totals:
+        """The partials of other blocks combined in; here one block has the whole row."""
+        return totals
 
     def _slot(self, p: Pass, slot: Slot) -> None:
         """Every lane of a slot; values kept for later stages outlive the slot's condition in mutable variables."""

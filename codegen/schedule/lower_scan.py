@@ -92,9 +92,9 @@ class _Scan:
 class RowScan(_Scan):
     """A team a row: `vector` items a thread, `unroll` tiles on the way together."""
 
-    def __init__(self, frame: Frame, body: Body, schedule: CudaSchedule) -> None:
+    def __init__(self, frame: Frame, body: Body, schedule: CudaSchedule, rows: RowTeams | None = None) -> None:
         super().__init__(frame, body, schedule)
-        self.rows = RowTeams(frame, body, schedule)
+        self.rows = rows or RowTeams(frame, body, schedule)
         self.grid: HostExpr = RowTeams.grid(body, schedule)
         self.team, self.width = schedule.threads_per_row, schedule.vector
         self.tile_elements = self.team * self.width

@@ -19,6 +19,7 @@ from fuser.optable import table
 from fuser.optable.base import ScalarOp
 
 KEEP_COST = 10  # instructions from which a value is kept although its raw elements are narrower
+SPECIAL = 3  # issue slots that one use of the special-function unit, at a quarter of the rate, takes beyond its own
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,7 @@ def _instructions(s: Step) -> float:
     if not isinstance(s, Apply):
         return 1.0 if isinstance(s, Select) else 0.0
     row = table().rows[s.op]
-    return row.cost.instructions if isinstance(row, ScalarOp) else 1.0
+    return row.cost.instructions + SPECIAL * row.cost.sfu if isinstance(row, ScalarOp) else 1.0
 
 
 def _bytes_kept(stages: Sequence[StageReuse], programs: Sequence[Program]) -> int:

@@ -248,7 +248,7 @@ def modf(b: Builder, x: Value) -> tuple[Node, Node]:
 
 
 def frexp(b: Builder, x: Value) -> tuple[Node, Node]:
-    """x as mantissa * 2**exponent with 0.5 <= |mantissa| < 1; zeros, infinities and NaN keep themselves with exponent 0."""
+    """x as mantissa * 2**exponent, 0.5 <= |mantissa| < 1; zeros, infinities and NaN are themselves with exponent 0."""
     node = as_ufunc_float(b, x)
     wide = handle(b, ew.cast(b, node, compute_dtype(node.dtype)))
     integer, digits, bias = (I32, 23, 126) if wide.dtype.bits == 32 else (I64, 52, 1022)

@@ -1,7 +1,7 @@
 """Lengths changed by position: delete, insert, resize.
 
-In: an array and positions known while tracing. Out: pieces of it side by side. Positions that only a call knows are refused
-(a static argument helps), because they decide which pieces there are.
+In: an array and positions known while tracing. Out: pieces of it side by side. Positions that only a call knows are
+refused (a static argument helps), because they decide which pieces there are.
 """
 
 from __future__ import annotations

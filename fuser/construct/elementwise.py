@@ -8,7 +8,6 @@ host value and the operator exists there.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-
 from typing import Any
 
 import numpy as np

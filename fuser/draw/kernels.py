@@ -53,7 +53,7 @@ def _cpu(s: CpuSchedule) -> str:
 def _order(s: CpuSchedule | CudaSchedule) -> str:
     if s.kind == "pointwise":
         return ""
-    return f", {s.order.lanes} lanes" + (f" x {s.order.segments} shares" if s.order.segments > 1 else "")
+    return f", {units.count(s.order.lanes, 'lane')}" + (f" x {s.order.segments} shares" if s.order.segments > 1 else "")
 
 
 def _cuda(plan: Plan, k: PlannedKernel, s: CudaSchedule) -> str:

@@ -175,13 +175,13 @@ def _briefs(plan: Plan) -> list[str]:
     ]  # fmt: skip
     widths = [max(len(r[c]) for r in rows) for c in range(5)]
     widths[2] = min(widths[2], 14)
+    figures = max(len(_resources(plan, k)) for k in plan.kernels)
+    widths[1] = max(min(widths[1], WIDTH - 10 - figures - sum(widths) + widths[1]), 12)
     lines = []
     for k, (label, name, place, where, moved) in zip(plan.kernels, rows, strict=True):
         w0, w1, w2, w3, w4 = widths
-        head = (
-            f"{label:<{w0}}  {name:<{w1}}  {_cut(place, w2):<{w2}}  {where:<{w3}}  {moved:>{w4}}  {_resources(plan, k)}"
-        )
-        lines.append(head.rstrip())
+        head = f"{label:<{w0}}  {_cut(name, w1):<{w1}}  {_cut(place, w2):<{w2}}  {where:<{w3}}  {moved:>{w4}}"
+        lines.append(f"{head}  {_resources(plan, k)}".rstrip())
         lines += wrap(f"{' '.join(k.operators)} -> {', '.join(k.writes)}", WIDTH - 6, **_DEEPER)
         if k.spills > 0:
             lines.append(f"      {units.size(k.spills)} spilled")
@@ -238,7 +238,7 @@ def _apart(plan: Plan) -> list[str]:
         flow = f"{a.producer} read by both" if a.siblings else f"{a.producer} -> {', '.join(a.consumers[:3])}"
         where = f"{a.kernels[0]} | {a.kernels[1]}"
         cost = units.size(a.bytes) if a.bytes else ""
-        lines.append(f"  {where:<8}  {_cut(flow, 28):<28}  {a.decision.reason:<10} {cost:>7}   {_cut(why(a), 38)}")
+        lines.append(f"  {where:<8}  {_cut(flow, 27):<27}  {a.decision.reason:<10} {cost:>7}   {_cut(why(a), 38)}")
     if len(found) > MAX_LINES:
         lines.append(f"  and {len(found) - MAX_LINES} more (--dump-graph=json has all)")
     return lines

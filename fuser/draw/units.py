@@ -36,5 +36,8 @@ def digits(value: float) -> str:
 
 
 def count(n: int, noun: str) -> str:
-    """`1 kernel`, `2 kernels`, `2 launches`."""
-    return f"{n} {noun}" if n == 1 else f"{n} {noun}{'es' if noun.endswith('ch') else 's'}"
+    """`1 kernel`, `2 kernels`, `2 launches`, `2 entries`."""
+    if n == 1:
+        return f"{n} {noun}"
+    plural = noun[:-1] + "ies" if noun.endswith("ry") else noun + ("es" if noun.endswith("ch") else "s")
+    return f"{n} {plural}"

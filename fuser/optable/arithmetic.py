@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from fuser.dtypes import U64, DType
-from fuser.optable.base import Call, Cost, Infix, Instr, Intrinsic, Names, Prefix, S, ScalarOp, Table
+from fuser.optable.base import Call, Cost, Infix, Instr, Intrinsic, Names, Prefix, S, ScalarOp, Table, Variant
 from fuser.optable.fma import fma_array
 from fuser.optable.rules import fused, integers, numpy_rule
-from fuser.optable.spell import c_call, infix_arithmetic, instr_arithmetic, intrinsic
+from fuser.optable.spell import c_call, fast, infix_arithmetic, instr_arithmetic, intrinsic
 
 Array = np.ndarray[Any, Any]
 
@@ -91,6 +91,7 @@ BASIC = (
     ScalarOp(
         name="divide", arity=2, symbol="/", rule=numpy_rule(np.divide), reference=np.divide, exact=True,
         cuda={"f": Infix("/")}, llvm={"f": Instr("fdiv")}, cost=Cost(9, sfu=1, registers=2),
+        variants={"fast": Variant(cuda=fast("divide"), error=2.0**-22, cost=Cost(8, sfu=1, registers=1))},
         names=Names(
             numpy=("divide", "true_divide"), torch=("div", "divide", "true_divide"), dsl=("div", "true_divide"),
             methods=("div",),
@@ -116,6 +117,7 @@ BASIC = (
     ScalarOp(
         name="reciprocal", arity=1, rule=numpy_rule(np.reciprocal), reference=_reciprocal_array, exact=True,
         expand=_reciprocal, cost=Cost(9, sfu=1, registers=2), vjp=lambda g, y, x: (-(g * y * y),),
+        variants={"fast": Variant(cuda=fast("reciprocal"), error=2.0**-22, cost=Cost(8, sfu=1, registers=1))},
         names=Names(numpy=("reciprocal",), torch=("reciprocal",), methods=("reciprocal",)),
         notes="integer reciprocal of 0 is 0 (NumPy leaves it open)",
     ),

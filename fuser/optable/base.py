@@ -1,8 +1,8 @@
 """What a row of the operator table is.
 
 In: nothing but dtypes and host expressions; neither CuPy nor llvmlite. Out: the row classes
-(`ScalarOp`, `Reduction`, `Scan`, `Composite`, `Opaque`, `Function`), the data that spells an operator
-on a device, and `S`, the handle in which rows write arithmetic that every backend can emit.
+(`ScalarOp`, `Reduction`, `Scan`, `Composite`, `Opaque`, `Function`), and the data that spells an operator
+on a device. `S`, the handle in which rows write arithmetic that every backend can emit, is in `handle`.
 
 A scalar operator is either *primitive* on a target (a spelling for the dtype) or *expanded*: its
 `expand` function writes it with other operators. So semantics such as Python's floor division, NaN in
@@ -13,9 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, Union  # Union where a name is not defined yet
+from typing import TYPE_CHECKING, Any  # Union where a name is not defined yet
 
 from fuser.dtypes import DType, WeakKind
+from fuser.optable.handle import Emit as Emit
+from fuser.optable.handle import Knowing as Knowing
+from fuser.optable.handle import Number as Number
+from fuser.optable.handle import S as S
 
 if TYPE_CHECKING:
     from fuser.graph import Node
@@ -102,130 +106,6 @@ def pick(spellings: Spellings, dtype: DType, second: DType | None = None) -> Spe
     return None
 
 
-# -- arithmetic that rows are written in -----------------------------------------------------------
-class Emit(Protocol):
-    """What a backend offers to `expand`, `combine`, ...: apply an operator, make a literal.
-
-    `apply` takes and gives backend values (kernel-language operands, NumPy arrays, graph nodes);
-    `dtype` is the result dtype where it is not that of the first argument.
-    """
-
-    def apply(self, op: str, args: Sequence[Any], dtype: DType) -> Any: ...
-    def literal(self, value: float | int | bool, dtype: DType) -> Any: ...
-
-
-Number = Union["S", float, int]
-
-
-@dataclass(frozen=True)
-class S:
-    """A scalar in a row's arithmetic: Python operators emit, literals take the handle's dtype.
-
-    No promotion happens here: both operands of a binary operator must have one dtype.
-    """
-
-    emit: Emit
-    value: Any
-    dtype: DType
-
-    def op(self, name: str, *others: Number, dtype: DType | None = None) -> S:
-        """Apply any operator of the table with this handle as first argument."""
-        args = [self, *(self.like(o) for o in others)]
-        out = dtype or self.dtype
-        return S(self.emit, self.emit.apply(name, [a.value for a in args], out), out)
-
-    def like(self, other: Number) -> S:
-        """A number as a literal of this handle's dtype; handles pass through."""
-        if isinstance(other, S):
-            return other
-        return S(self.emit, self.emit.literal(other, self.dtype), self.dtype)
-
-    def literal(self, value: float | int | bool, dtype: DType) -> S:
-        return S(self.emit, self.emit.literal(value, dtype), dtype)
-
-    def cast(self, dtype: DType) -> S:
-        """Value conversion (`cast` row)."""
-        return self if dtype == self.dtype else self.op("cast", dtype=dtype)
-
-    def bits(self, dtype: DType) -> S:
-        """Reinterpret the bits as a dtype of the same width."""
-        return self.op("bitcast", dtype=dtype)
-
-    def where(self, yes: Number, no: Number) -> S:
-        """Select by this bool handle."""
-        typed = next(v for v in (yes, no) if isinstance(v, S))
-        a, b = typed.like(yes), typed.like(no)
-        return S(self.emit, self.emit.apply("where", [self.value, a.value, b.value], a.dtype), a.dtype)
-
-    def _compare(self, name: str, o: Number) -> S:
-        from fuser.dtypes import BOOL
-
-        return self.op(name, o, dtype=BOOL)
-
-    def __add__(self, o: Number) -> S:
-        return self.op("add", o)
-
-    def __radd__(self, o: Number) -> S:
-        return self.like(o).op("add", self)
-
-    def __sub__(self, o: Number) -> S:
-        return self.op("subtract", o)
-
-    def __rsub__(self, o: Number) -> S:
-        return self.like(o).op("subtract", self)
-
-    def __mul__(self, o: Number) -> S:
-        return self.op("multiply", o)
-
-    def __rmul__(self, o: Number) -> S:
-        return self.like(o).op("multiply", self)
-
-    def __truediv__(self, o: Number) -> S:
-        return self.op("divide", o)
-
-    def __rtruediv__(self, o: Number) -> S:
-        return self.like(o).op("divide", self)
-
-    def __neg__(self) -> S:
-        return self.op("negative")
-
-    def __and__(self, o: Number) -> S:
-        return self.op("bitwise_and", o)
-
-    def __or__(self, o: Number) -> S:
-        return self.op("bitwise_or", o)
-
-    def __xor__(self, o: Number) -> S:
-        return self.op("bitwise_xor", o)
-
-    def __invert__(self) -> S:
-        return self.op("invert")
-
-    def __lshift__(self, o: Number) -> S:
-        return self.op("shl", o)
-
-    def __rshift__(self, o: Number) -> S:
-        return self.op("shr", o)
-
-    def __lt__(self, o: Number) -> S:
-        return self._compare("less", o)
-
-    def __le__(self, o: Number) -> S:
-        return self._compare("less_equal", o)
-
-    def __gt__(self, o: Number) -> S:
-        return self._compare("greater", o)
-
-    def __ge__(self, o: Number) -> S:
-        return self._compare("greater_equal", o)
-
-    def eq(self, o: Number) -> S:
-        return self._compare("equal", o)
-
-    def ne(self, o: Number) -> S:
-        return self._compare("not_equal", o)
-
-
 # -- rows ------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Cost:
@@ -290,15 +170,23 @@ class ScalarOp:
     hidden: bool = False  # a helper of other rows, not callable by users
     symbol: str = ""  # DSL/Python operator token, e.g. "+"
     converts: bool = False  # result dtype is an argument: `expand` and `reference` get it last, as `DType`
+    variant_of: str = ""  # the row that this one is a cheaper spelling of
 
 
 @dataclass(frozen=True, kw_only=True)
 class Variant:
-    """A cheaper spelling with a known error, chosen in the graph by error budget, never by a schedule."""
+    """A cheaper spelling of an f32 row with a known error, chosen in the graph (`passes.variants`), never by a schedule.
 
-    expand: Expand
-    ulp: Mapping[str, float]
+    It makes a row of its own, `NAME.KEY` (`fuser.optable.variants`), which expands to the plain row where `cuda` has no
+    spelling. `error`: bound of the relative error. `budget`: it may stand before a rounding to a half type; else (where
+    the bound fails for some operand, as the notes say) only under `fast_math`.
+    """
+
+    cuda: Spellings
+    error: float
     cost: Cost
+    budget: bool = True
+    notes: str = ""
 
 
 State = tuple[S, ...]
@@ -430,6 +318,11 @@ class Table:
         row = self.rows[name]
         assert isinstance(row, ScalarOp), name
         return row
+
+    def plain(self, name: str) -> ScalarOp:
+        """The scalar row, or the one that it is a variant of: what CPUs compute."""
+        row = self.scalar(name)
+        return self.scalar(row.variant_of) if row.variant_of else row
 
     def reduction(self, name: str) -> Reduction:
         row = self.rows[name]

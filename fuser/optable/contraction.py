@@ -126,7 +126,9 @@ def _matrix_power(b: Builder, x: Node, n: Any) -> Node:
     """x multiplied with itself n times, n > 0."""
     count = static_int(b, n, "the power of a matrix")
     if count < 1:
-        fail(b, UnsupportedError, f"matrix_power with n={count}", "matrix-power", "n must be positive: no inverses here")
+        fail(
+            b, UnsupportedError, f"matrix_power with n={count}", "matrix-power", "n must be positive: no inverses here"
+        )
     result, square = None, x
     while count:
         if count & 1:

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from fuser.optable.base import Cost, Expand, Names, S, ScalarOp, Table, Vjp
+from fuser.optable.base import Cost, Expand, Names, S, ScalarOp, Table, Variant, Vjp
 from fuser.optable.mathlib import exponentials, logarithms
 from fuser.optable.references import in_double
 from fuser.optable.rules import floats, numpy_rule
-from fuser.optable.spell import c_call
+from fuser.optable.spell import c_call, fast
 
 Array = np.ndarray[Any, Any]
 LN2 = math.log(2.0)
@@ -56,12 +56,14 @@ def _logit_array(x: Array) -> Array:
 def _function(
     name: str, ufunc: np.ufunc, expand: Expand, cost: Cost, domain: tuple[float, float], vjp: Vjp, *,
     ulp: tuple[float, float] = (2, 2), notes: str = "", torch: str = "", scipy: tuple[str, ...] = (),
+    cheaper: Variant | None = None,
 ) -> ScalarOp:  # fmt: skip
     """A unary function that CUDA's library has; CPUs take this project's."""
     names = Names(numpy=(name,), torch=(torch or name,), scipy=scipy, methods=(torch or name,))
     return ScalarOp(
         name=name, arity=1, rule=numpy_rule(ufunc), reference=in_double(ufunc), names=names, cuda=c_call(name),
         expand=expand, cost=cost, domain=domain, ulp={"f32": ulp[0], "f64": ulp[1]}, vjp=vjp, notes=notes,
+        variants={} if cheaper is None else {"fast": cheaper},
     )  # fmt: skip
 
 
@@ -69,14 +71,27 @@ def _function(
 _EXP, _EXP2, _EXPM1 = Cost(9, sfu=1, registers=2), Cost(4, sfu=1, registers=2), Cost(24, registers=4)
 _LOG, _LOG1P = Cost(27, registers=6), Cost(29, registers=5)
 
+
+def _near_one(stem: str) -> Variant:
+    """A logarithm: its error is relative but near 1, where it is 2^-21 of 1; so no budget covers it."""
+    return Variant(
+        cuda=fast(stem), error=2.0**-21, cost=Cost(5, sfu=1, registers=1), budget=False,
+        notes=f"`{stem}` within 2^-21 of its value, or of 1 where the operand is near 1",
+    )  # fmt: skip
+
+
+_FAST_EXP = Variant(cuda=fast("exp"), error=2.0**-16.5, cost=Cost(3, sfu=1))
+
 FUNCTIONS = (
-    _function("exp", np.exp, exponentials.exp, _EXP, (-80, 80), lambda g, y, x: (g * y,), notes="overflows to inf, -inf gives 0"),
+    _function("exp", np.exp, exponentials.exp, _EXP, (-80, 80), lambda g, y, x: (g * y,), cheaper=_FAST_EXP,
+              notes="overflows to inf, -inf gives 0"),
     _function("exp2", np.exp2, exponentials.exp2, _EXP2, (-120, 120), lambda g, y, x: (g * y * LN2,), scipy=("exp2",)),
     _function("expm1", np.expm1, exponentials.expm1, _EXPM1, (-20, 80), lambda g, y, x: (g * (y + 1.0),),
               scipy=("expm1",), notes="keeps -0.0; accurate near 0"),
     _function("log", np.log, logarithms.log, _LOG, (1e-30, 1e30), lambda g, y, x: (g / x,),
-              notes="0 gives -inf, below zero NaN"),
-    _function("log2", np.log2, logarithms.log2, _LOG, (1e-30, 1e30), lambda g, y, x: (g / (x * LN2),)),
+              notes="0 gives -inf, below zero NaN", cheaper=_near_one("log")),
+    _function("log2", np.log2, logarithms.log2, _LOG, (1e-30, 1e30), lambda g, y, x: (g / (x * LN2),),
+              cheaper=_near_one("log2")),
     _function("log10", np.log10, logarithms.log10, _LOG, (1e-30, 1e30), lambda g, y, x: (g / (x * math.log(10.0)),)),
     _function("log1p", np.log1p, logarithms.log1p, _LOG1P, (-0.99, 1e10), lambda g, y, x: (g / (x + 1.0),),
               scipy=("log1p",), notes="keeps -0.0; -1 gives -inf, below that NaN"),
@@ -103,6 +118,7 @@ ROWS = (
     ScalarOp(
         name="sigmoid", arity=1, rule=floats(1), reference=in_double(_sigmoid_array), expand=exponentials.sigmoid,
         cost=Cost(22, sfu=2, registers=3), ulp={"f32": 4, "f64": 4}, domain=(-80, 80),
+        variants={"fast": Variant(cuda=fast("sigmoid"), error=2.0**-16.5, cost=Cost(7, sfu=2, registers=1))},
         names=Names(torch=("sigmoid",), scipy=("expit",), dsl=("expit",), methods=("sigmoid",)),
         vjp=lambda g, y, x: (g * (y * (1.0 - y)),), notes="small results keep their digits down to the subnormals",
     ),

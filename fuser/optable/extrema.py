@@ -1,19 +1,22 @@
 """Rows that take the larger or smaller of values.
 
 In: nothing. Out: `maximum`/`minimum` (NaN wins), `fmax`/`fmin` (NaN loses), `clip`, and the helpers
-`max_num`, `min_num` for index arithmetic. C's `fmaxf` and LLVM's `maxnum` drop NaN, so none of these is
-primitive for floats. For two zeros of different sign NumPy's answer differs by CPU and by position in the
-array; ours is the second operand, as NumPy's vector code has it on x86, everywhere. Hence references written
-out rather than `np.maximum`.
+`max_num`, `min_num` for index arithmetic, `largest`, `smallest` for reductions. C's `fmaxf` and LLVM's `maxnum`
+drop NaN, so none of these is primitive for floats but the last two. For two zeros of different sign NumPy's answer
+differs by CPU and by position in the array; ours is the second operand, as NumPy's vector code has it on x86,
+everywhere. Hence references written out rather than `np.maximum`. A reduction has no second operand: there 0.0 is
+above -0.0, which is IEEE 754-2019's maximum, one instruction on a GPU, and the same in any order.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
-from fuser.optable.base import Cost, Names, S, ScalarOp, Table
+from fuser.dtypes import F32, I32, I64
+from fuser.optable.base import Call, Cost, Intrinsic, Names, S, ScalarOp, Table
 from fuser.optable.rules import integers, numpy_rule, same
 
 Array = np.ndarray[Any, Any]
@@ -26,15 +29,40 @@ def _chosen(takes_first: S, a: S, b: S) -> S:
 def _maximum(a: S, b: S) -> S:
     if a.dtype.kind == "b":
         return a | b
-    first = a > b
-    return _chosen(first | a.ne(a) if a.dtype.is_float else first, a, b)
+    if not a.dtype.is_float:
+        return _chosen(a > b, a, b)
+    if _settles(b, 0.0) or _settles(a, -0.0):
+        return a.op("largest", b)
+    return _chosen((a > b) | a.ne(a), a, b)
 
 
 def _minimum(a: S, b: S) -> S:
     if a.dtype.kind == "b":
         return a & b
-    first = a < b
-    return _chosen(first | a.ne(a) if a.dtype.is_float else first, a, b)
+    if not a.dtype.is_float:
+        return _chosen(a < b, a, b)
+    if _settles(b, -0.0) or _settles(a, 0.0):
+        return a.op("smallest", b)
+    return _chosen((a < b) | a.ne(a), a, b)
+
+
+def _settles(x: S, zero: float) -> bool:
+    """Whether x is a literal beside which no pair of zeros makes a difference: any but the zero of the other sign."""
+    value = x.known
+    return value is not None and (value != 0 or math.copysign(1.0, value) == math.copysign(1.0, zero))
+
+
+def _not_negative(x: S) -> S:
+    """Whether the sign bit is clear."""
+    return x.bits(I32 if x.dtype == F32 else I64) >= 0
+
+
+def _largest(a: S, b: S) -> S:
+    return _chosen((a > b) | a.ne(a) | (a.eq(b) & _not_negative(a)), a, b)
+
+
+def _smallest(a: S, b: S) -> S:
+    return _chosen((a < b) | a.ne(a) | (a.eq(b) & ~_not_negative(a)), a, b)
 
 
 def _fmax(a: S, b: S) -> S:
@@ -64,6 +92,14 @@ def _maximum_array(a: Array, b: Array) -> Array:
 
 def _minimum_array(a: Array, b: Array) -> Array:
     return np.where((a < b) | (a != a), a, b)
+
+
+def _largest_array(a: Array, b: Array) -> Array:
+    return np.where((a > b) | (a != a) | ((a == b) & ~np.signbit(a)), a, b)
+
+
+def _smallest_array(a: Array, b: Array) -> Array:
+    return np.where((a < b) | (a != a) | ((a == b) & np.signbit(a)), a, b)
 
 
 def _fmax_array(a: Array, b: Array) -> Array:
@@ -129,6 +165,16 @@ ROWS = (
     ScalarOp(
         name="min_num", arity=2, hidden=True, rule=integers, reference=np.minimum, exact=True,
         expand=lambda a, b: (a < b).where(a, b), no_vjp="an integer helper", notes="integers only",
+    ),
+    ScalarOp(
+        name="largest", arity=2, hidden=True, rule=same(2, "f"), reference=_largest_array, exact=True, expand=_largest,
+        cuda={"f32": Call("fuser_largest")}, llvm={"f": Intrinsic("maximum")},
+        no_vjp="a helper of reductions", notes="NaN of either side wins; 0.0 is above -0.0",
+    ),
+    ScalarOp(
+        name="smallest", arity=2, hidden=True, rule=same(2, "f"), reference=_smallest_array, exact=True,
+        expand=_smallest, cuda={"f32": Call("fuser_smallest")}, llvm={"f": Intrinsic("minimum")},
+        no_vjp="a helper of reductions", notes="NaN of either side wins; -0.0 is below 0.0",
     ),
 )  # fmt: skip
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from fuser.optable.base import Cost, Intrinsic, Names, S, ScalarOp, Table
+from fuser.optable.base import Cost, Intrinsic, Names, S, ScalarOp, Table, Variant
 from fuser.optable.mathlib import powers
 from fuser.optable.references import in_double
 from fuser.optable.rules import floats, numpy_rule
-from fuser.optable.spell import c_call
+from fuser.optable.spell import c_call, fast
 
 Array = np.ndarray[Any, Any]
 
@@ -79,12 +79,14 @@ ROWS = (
     ScalarOp(
         name="sqrt", arity=1, rule=numpy_rule(np.sqrt), reference=np.sqrt, exact=True, cuda=c_call("sqrt"),
         llvm={"f": Intrinsic("sqrt")}, cost=_ROOT, domain=(1e-6, 1e6), vjp=lambda g, y, x: (g * 0.5 / y,),
+        variants={"fast": Variant(cuda=fast("sqrt"), error=2.0**-22, cost=Cost(4, sfu=1, registers=1))},
         names=Names(numpy=("sqrt",), torch=("sqrt",), methods=("sqrt",)),
         notes="correctly rounded; NaN below zero, -0.0 stays",
     ),
     ScalarOp(
         name="rsqrt", arity=1, rule=floats(1), reference=_rsqrt_array, exact=True, expand=lambda x: 1.0 / x.op("sqrt"),
         cost=Cost(18, sfu=2, registers=2), domain=(1e-3, 1e3), vjp=lambda g, y, x: (g * -0.5 * y / x,),
+        variants={"fast": Variant(cuda=fast("rsqrt"), error=2.0**-22, cost=Cost(4, sfu=1, registers=1))},
         names=Names(torch=("rsqrt",), methods=("rsqrt",)),
         notes="1/sqrt(x), two correct roundings (within 2 ulp), the same bits on every device; zeros give infinities",
     ),

@@ -84,6 +84,11 @@ def _by(name: str) -> Callable[[State, State], State]:
     return lambda a, b: (a[0].op(name, b[0]),)
 
 
+def _by_order(floats: str, others: str) -> Callable[[State, State], State]:
+    """Combine single states by one row for floats, another for the rest."""
+    return lambda a, b: (a[0].op(floats if a[0].dtype.is_float else others, b[0]),)
+
+
 def _in_wide(fold: Callable[..., Any]) -> Callable[[Array, Axes], tuple[Array, ...]]:
     """A NumPy fold of floats accumulated in f64, so that the oracle's own error does not count."""
 
@@ -117,14 +122,16 @@ SUMS = (
 
 EXTREMES = (
     Reduction(
-        name="max", state=_only, results=_only, identity=lambda t: (lowest(t),), lift=_value, combine=_by("maximum"),
-        finish=_itself, accepts=_ordered, reference=_plain(np.max), empty="error", exact=True, cost=Cost(3),
+        name="max", state=_only, results=_only, identity=lambda t: (lowest(t),), lift=_value,
+        combine=_by_order("largest", "maximum"), finish=_itself, accepts=_ordered, reference=_plain(np.max), empty="error",
+        exact=True, cost=Cost(2),
         names=Names(numpy=("max", "amax"), torch=("amax",), methods=("max", "amax"), dsl=("amax",)), notes="NaN wins",
         vjp=lambda g, y, x: (x.eq(y).where(g, 0),),
     ),
     Reduction(
-        name="min", state=_only, results=_only, identity=lambda t: (highest(t),), lift=_value, combine=_by("minimum"),
-        finish=_itself, accepts=_ordered, reference=_plain(np.min), empty="error", exact=True, cost=Cost(3),
+        name="min", state=_only, results=_only, identity=lambda t: (highest(t),), lift=_value,
+        combine=_by_order("smallest", "minimum"), finish=_itself, accepts=_ordered, reference=_plain(np.min), empty="error",
+        exact=True, cost=Cost(2),
         names=Names(numpy=("min", "amin"), torch=("amin",), methods=("min", "amin"), dsl=("amin",)), notes="NaN wins",
         vjp=lambda g, y, x: (x.eq(y).where(g, 0),),
     ),
@@ -217,14 +224,13 @@ def _moments_array(x: Array, axes: Axes) -> tuple[Array, ...]:
 
 
 # -- maximum and sum of exponentials ---------------------------------------------------------------
-def _rescaled(m: S, s: S, top: S) -> S:
-    """s * exp(m - top), where an infinite maximum is not subtracted from itself."""
-    return m.eq(top).where(s, s * (m - top).op("exp"))
-
-
 def _combine_sumexp(a: State, b: State) -> State:
-    top = a[0].op("maximum", b[0])
-    return top, _rescaled(a[0], a[1], top) + _rescaled(b[0], b[1], top)
+    """The sum under the smaller maximum is rescaled to the larger one; equal infinities are not subtracted."""
+    (m, s), (n, t) = a, b
+    distance = m - n
+    scale = m.eq(n).where(1.0, (-distance.op("absolute")).op("exp"))
+    first = distance > 0
+    return m.op("largest", n), first.where(s, s * scale) + first.where(t * scale, t)
 
 
 def _sumexp_array(x: Array, axes: Axes) -> tuple[Array, ...]:
@@ -248,7 +254,7 @@ PAIRS = (
     Reduction(
         name="max_sumexp", state=lambda t: (t, t), results=lambda t: (t, t), identity=lambda t: (float("-inf"), 0.0),
         lift=lambda x, i: (x, x.ne(x).where(x, 1.0)), combine=_combine_sumexp, finish=_itself, accepts=_floating,
-        reference=_sumexp_array, cost=Cost(24, sfu=2, registers=4), ulp_note="one rescaling a combination",
+        reference=_sumexp_array, cost=Cost(18, sfu=1, registers=4), ulp_note="one rescaling a combination",
         no_vjp="a helper of softmax and logsumexp, which lower to it",
         notes="results: the maximum m, and the sum of exp(x - m), an element equal to m counts 1 even if infinite",
     ),

@@ -11,7 +11,7 @@ from typing import Any
 from fuser.construct import calculus, creation, indexing
 from fuser.construct import elementwise as ew
 from fuser.construct import reduction as red
-from fuser.construct.common import fail, is_host, normal_axis, static_int
+from fuser.construct.common import fail, is_host, normal_axes, normal_axis, static_int
 from fuser.dtypes import BOOL
 from fuser.errors import ArgumentError, ShapeError
 from fuser.graph import Builder, Node
@@ -125,6 +125,28 @@ def _sign_infinite(sign: float) -> Any:
 
 def _always(answer: bool) -> Any:
     return lambda b, x: creation.full(b, x.shape, answer, BOOL)
+
+
+def _angle(b: Builder, x: Node, deg: bool = False) -> Node:
+    """The argument of real numbers: 0, or pi (180 degrees) for negative ones."""
+    value = as_float(b, x)
+    zero = ew.as_node(b, 0.0, value.dtype)
+    found = ew.node(b, "arctan2", zero, value)
+    return ew.node(b, "multiply", found, 180 / math.pi) if deg else found
+
+
+def _centred(direction: int) -> Any:
+    """fftshift (1) or its inverse (-1): rolls by half of each axis."""
+
+    def build(b: Builder, x: Node, axes: Any = None) -> Node:
+        from fuser.construct import views
+
+        for k in normal_axes(b, axes, x.rank):
+            half = static_int(b, b.shapes.canonical(x.shape[k]), "the length of a shifted axis") // 2
+            x = views.roll(b, x, direction * half, k)
+        return x
+
+    return build
 
 
 def _isin(b: Builder, x: Node, test_elements: Any, assume_unique: bool = False, invert: bool = False) -> Node:
@@ -281,6 +303,10 @@ ROWS = (
     function("divmod", calculus.divmod_, numpy="divmod"),
     function("modf", arrays(1, calculus.modf), numpy="modf"),
     function("frexp", arrays(1, calculus.frexp), numpy="frexp", torch="frexp"),
+    function("angle", arrays(1, _angle), numpy="angle", torch="angle"),
+    function("real_if_close", arrays(1, lambda b, x, tol=100: x), numpy="real_if_close"),
+    function("fft.fftshift", arrays(1, _centred(1)), numpy="fft.fftshift", torch="fft.fftshift"),
+    function("fft.ifftshift", arrays(1, _centred(-1)), numpy="fft.ifftshift", torch="fft.ifftshift"),
     function("isreal", arrays(1, _always(True)), numpy="isreal", torch="isreal"),
     function("iscomplex", arrays(1, _always(False)), numpy="iscomplex"),
     function("one_hot", arrays(1, _one_hot), torch="one_hot"),

@@ -14,6 +14,11 @@ def c_call(stem: str) -> Spellings:
     return {"f32": Call(f"{stem}f"), "f64": Call(stem)}
 
 
+def fast(stem: str) -> Spellings:
+    """CUDA: this project's approximation on f32, `codegen/cuda/arithmetic.py`."""
+    return {"f32": Call(f"fuser_{stem}_fast")}
+
+
 def libm(stem: str) -> Spellings:
     """The C library's function, lane by lane: `expf` for f32, `exp` for f64."""
     return {"f32": Libm(f"{stem}f"), "f64": Libm(stem)}

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from fuser.optable.base import Cost, Expand, Names, ScalarOp, Table, Vjp
+from fuser.optable.base import Cost, Expand, Names, ScalarOp, Table, Variant, Vjp
 from fuser.optable.mathlib import circular, hyperbolic, inverse_circular
 from fuser.optable.references import in_double
 from fuser.optable.rules import numpy_rule
-from fuser.optable.spell import c_call, libm
+from fuser.optable.spell import c_call, fast, libm
 
 
 def _function(
     name: str, short: str, ufunc: np.ufunc, domain: tuple[float, float], cost: Cost, ulp: tuple[float, float], vjp: Vjp,
-    notes: str, expand: Expand,
+    notes: str, expand: Expand, cheaper: Variant | None = None,
 ) -> ScalarOp:  # fmt: skip
     """A unary function; `short` is its C, torch and array-API name, and a second DSL name where it differs."""
     other = () if short == name else (short,)
@@ -25,6 +25,7 @@ def _function(
         name=name, arity=1, rule=numpy_rule(ufunc), reference=in_double(ufunc), cuda=c_call(short), expand=expand,
         names=Names(numpy=(name, *other), torch=(short, *((name,) if other else ())), dsl=other, methods=(short,)),
         cost=cost, domain=domain, ulp={"f32": ulp[0], "f64": ulp[1]}, vjp=vjp, notes=notes,
+        variants={} if cheaper is None else {"fast": cheaper},
     )  # fmt: skip
 
 
@@ -86,6 +87,7 @@ HYPERBOLIC = (
     _function(
         "tanh", "tanh", np.tanh, (-10, 10), Cost(17, sfu=2, registers=6), (2, 2),
         lambda g, y, x: (g * (1.0 - y * y),), "keeps -0.0", hyperbolic.tanh,
+        Variant(cuda=fast("tanh"), error=2.0**-18, cost=Cost(11, sfu=2, registers=3)),
     ),
     _function(
         "arcsinh", "asinh", np.arcsinh, (-1e6, 1e6), Cost(41, sfu=2, registers=5), (3, 3),

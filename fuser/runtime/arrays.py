@@ -106,13 +106,15 @@ def overlaps(a: ArrayInfo, b: ArrayInfo) -> bool:
 
 
 def share_memory(a: ArrayInfo, b: ArrayInfo) -> bool:
-    """Whether two arrays have an element's byte in common; decided exactly for NumPy arrays, unless that is too hard."""
+    """Whether two arrays have an element's byte in common; decided exactly for NumPy arrays, unless that is too
+    hard."""
     if not overlaps(a, b):
         return False
     if a.family != "numpy" or b.family != "numpy":
         return True
     try:
-        return bool(np.shares_memory(a.base, b.base, max_work=4096))
+        shares: Any = np.shares_memory  # its stub knows two values of max_work only
+        return bool(shares(a.base, b.base, max_work=4096))
     except np.exceptions.TooHardError:
         return True
 

@@ -104,6 +104,11 @@ class BoundProgram:
     places: Mapping[int, int]
     shapes: Mapping[int, tuple[int, ...]]
 
+    @property
+    def result_bytes(self) -> int:
+        """Bytes of fresh result arrays."""
+        return sum(int(np.prod(r.shape, dtype=np.int64)) * r.dtype.bytes for r in self.results)
+
 
 def encode_slot(value: Any, dtype: DType) -> Any:
     """A scalar for a CPU kernel: its bits in an 8-byte slot."""
@@ -164,8 +169,8 @@ class Binder:
         base = self.count + len(self.results)
         lives, counters, zeroed = [], {}, 0
         for k, block in enumerate(self.scratch):
-            at = used.get(base + k, [0])
-            lives.append(Life(0 if block.zeroed else block.nbytes, min(at), max(at)))
+            touched = used.get(base + k, [0])
+            lives.append(Life(0 if block.zeroed else block.nbytes, min(touched), max(touched)))
             if block.zeroed:
                 counters[k] = zeroed
                 zeroed += -(-block.nbytes // ALIGNMENT) * ALIGNMENT

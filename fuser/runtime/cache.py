@@ -1,8 +1,8 @@
 """The disk cache: compiled kernels by content.
 
-In: a key (a hash over all that a binary depends on) and parts of bytes with a small record. Out: the same again, in a later
-process, or None. Nothing that goes wrong here is an error to a program: an unreadable, truncated or altered entry is a
-miss and is replaced; a folder that cannot be written means that this process remembers for itself only.
+In: a key (a hash over all that a binary depends on) and parts of bytes with a small record. Out: the same again, in a
+later process, or None. Nothing that goes wrong here is an error to a program: an unreadable, truncated or altered
+entry is a miss and is replaced; a folder that cannot be written means that this process remembers for itself only.
 
 `FUSER_CACHE_DIR` names folders, separated as in PATH: the first is written, all are read. An entry is one file: a magic
 line, a JSON record with the lengths of the parts, the parts, and a SHA-256 of all before it. Entries are written beside
@@ -101,9 +101,9 @@ class Store:
         self._writes += 1
         return True
 
-    def entries(self) -> Iterator[tuple[Path, os.stat_result]]:
-        """All files of the first folder."""
-        for folder in self.folders[:1]:
+    def entries(self, number: int = 0) -> Iterator[tuple[Path, os.stat_result]]:
+        """All entries of a folder (the first is the one written to)."""
+        for folder in self.folders[number : number + 1]:
             for path in folder.glob(f"??/*{SUFFIX}"):
                 with suppress(OSError):
                     yield path, path.stat()

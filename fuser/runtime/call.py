@@ -1,7 +1,7 @@
 """Running a bound program on the arrays of one call.
 
-In: a `BoundProgram`, the call's arrays and run-time scalars. Out: result arrays in kind, arguments updated. All state of a
-call is local to it. Order of work: allocate results and scratch memory, run the steps, write effects back in
+In: a `BoundProgram`, the call's arrays and run-time scalars. Out: result arrays in kind, arguments updated. All state
+of a call is local to it. Order of work: allocate results and scratch memory, run the steps, write effects back in
 program order.
 """
 
@@ -21,7 +21,6 @@ from fuser.runtime import arrays, bound, memory
 from fuser.runtime.arrays import ArrayInfo, Family, Place
 from fuser.runtime.bound import Arena, BoundProgram, Launch, Library
 from fuser.toolchain import Built
-
 
 Everything = tuple[Sequence[ArrayInfo], Sequence[ArrayInfo], Sequence[int]]  # arguments, results, the address table
 Observer = Callable[[int, Callable[[], None]], None]
@@ -46,8 +45,31 @@ def run(
 ) -> list[ArrayInfo]:
     """Execute; returns an array for each of the graph's outputs. `observe` is given each step to run (and time) itself.
 
-    infos: array arguments in graph order. env: run-time scalars (`=h`). out: arrays to write results into, or None each.
+    infos: array arguments in graph order. env: run-time scalars (`=h`). out: arrays to write results into, or None
+    each.
     """
+    try:
+        results = _execute(program, infos, family, place, env, out, observe)
+    except Exception as error:
+        if place.kind == "cuda":
+            from fuser.runtime import cuda
+
+            cuda.raise_out_of_memory(error, program.result_bytes, program.arena.nbytes)
+        raise
+    fresh = {r.node: a for r, a in zip(program.results, results, strict=True)}
+    return [infos[n.attrs.position] if isinstance(n.attrs, InputAttrs) else fresh[n] for n in program.graph.outputs]
+
+
+def _execute(
+    program: BoundProgram,
+    infos: Sequence[ArrayInfo],
+    family: Family,
+    place: Place,
+    env: Mapping[str, Any],
+    out: Sequence[ArrayInfo | None],
+    observe: Observer | None,
+) -> list[ArrayInfo]:
+    """Allocate, run all steps, write effects; returns the result arrays."""
     results = _results(program, family, place, out)
     with ExitStack() as stack:
         stream = 0
@@ -66,8 +88,7 @@ def run(
                 observe(k, work)
         _write_effects(program, everything, place)
         del held
-    fresh = {r.node: a for r, a in zip(program.results, results, strict=True)}
-    return [infos[n.attrs.position] if isinstance(n.attrs, InputAttrs) else fresh[n] for n in program.graph.outputs]
+    return results
 
 
 def _results(program: BoundProgram, family: Family, place: Place, out: Sequence[ArrayInfo | None]) -> list[ArrayInfo]:
@@ -167,7 +188,7 @@ def wrap_pointer(
     high = sum((d - 1) * s for d, s in zip(shape, step, strict=True) if s > 0 and d)
     count = 0 if 0 in shape else high - low + 1
     if place.kind == "cpu":
-        raw = (ctypes.c_uint8 * (count * dtype.bytes)).from_address(pointer + low * dtype.bytes)
+        raw: Any = (ctypes.c_uint8 * (count * dtype.bytes)).from_address(pointer + low * dtype.bytes)
         flat: Any = np.ndarray((count,), dtype.numpy, buffer=raw)
         return np.lib.stride_tricks.as_strided(flat[-low:] if count else flat, shape, byte_strides)
     import cupy

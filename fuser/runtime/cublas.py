@@ -1,6 +1,7 @@
 """bf16 matrix products through cuBLAS GemmEx, which CuPy's own `matmul` does not offer.
 
-In: CuPy arrays of dtype bfloat16 (ml_dtypes) or their views. Out: the product in place. Accumulation is f32, rounded once.
+In: CuPy arrays of dtype bfloat16 (ml_dtypes) or their views. Out: the product in place. Accumulation is f32, rounded
+once.
 """
 
 from __future__ import annotations

@@ -14,11 +14,13 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-from fuser.errors import DeviceError, InternalError
+from fuser.errors import DeviceError, InternalError, OutOfMemory
 from fuser.runtime.arrays import Place
 
 INSTALL_HINT = "pip install 'fuser-compiler[cuda13]' (driver 580 or newer) or 'fuser-compiler[cuda12]'"
+INVALID_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT
 MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+LARGE_CLUSTERS, PORTABLE_CLUSTER = 14, 8  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED; needed beyond 8 blocks
 
 
 @cache
@@ -73,6 +75,7 @@ def current(place: Place, family: str) -> Iterator[int]:
     import cupy
 
     with cupy.cuda.Device(place.ordinal):
+        cupy.cuda.runtime.free(0)  # a thread that has called no runtime function has no context
         if family == "torch":
             import torch
 
@@ -86,7 +89,7 @@ def current(place: Place, family: str) -> Iterator[int]:
 class CudaKernel:
     """A loaded kernel of one device."""
 
-    def __init__(self, cubin: bytes, name: str, shared: int = 0) -> None:
+    def __init__(self, cubin: bytes, name: str, shared: int = 0, cluster: int = 1) -> None:
         import cupy
         from cupy.cuda import driver
 
@@ -97,6 +100,8 @@ class CudaKernel:
         self.shared = shared
         if shared > 48 * 1024:
             driver.funcSetAttribute(self.function, MAX_DYNAMIC_SHARED, shared)
+        if cluster > PORTABLE_CLUSTER:
+            driver.funcSetAttribute(self.function, LARGE_CLUSTERS, 1)
 
     def launch(self, grid: tuple[int, int], block: int, arguments: Sequence[Any], stream: int) -> None:
         """Launch with ctypes values in ABI order; nothing happens for an empty grid."""
@@ -106,6 +111,17 @@ class CudaKernel:
         self._launch(
             self.function, grid[0], grid[1], 1, block, 1, 1, self.shared, stream, ctypes.addressof(pointers), 0
         )
+
+
+def raise_out_of_memory(error: Exception, results: int, temporaries: int) -> None:
+    """fuser's error for CuPy's and torch's "out of memory"; nothing for any other. Nothing is left allocated."""
+    if type(error).__name__ != "OutOfMemoryError":
+        return
+    raise OutOfMemory(
+        f"the device has no room for {results + temporaries} bytes",
+        "out-of-memory",
+        notes=[f"results {results}, temporaries at their peak {temporaries}", str(error).splitlines()[0]],
+    ) from error
 
 
 def launch_failed(code: int) -> Exception:
@@ -122,7 +138,15 @@ def _getters() -> tuple[Any, Any, Any]:
     return cupy.cuda.runtime.getDevice, cupy.cuda.runtime.setDevice, cupy.cuda.get_current_stream
 
 
-class on_device:  # noqa: N801 - a context manager, spelled as the function that it is to its users
+def make_current(ordinal: int) -> None:
+    """Make a device's primary context the calling thread's (a thread that has called no runtime function has none)."""
+    import cupy
+
+    cupy.cuda.runtime.setDevice(ordinal)
+    cupy.cuda.runtime.free(0)
+
+
+class on_device:
     """Makes a device current for a block; costs one question where it is current already."""
 
     __slots__ = ("_before", "_ordinal")
@@ -203,15 +227,15 @@ class Uncompiled:
 class LazyKernel:
     """A cubin that is loaded on each device at its first launch there (planning needs no GPU)."""
 
-    def __init__(self, cubin: bytes, name: str, shared: int = 0) -> None:
-        self.cubin, self.name, self.shared = cubin, name, shared
+    def __init__(self, cubin: bytes, name: str, shared: int = 0, cluster: int = 1) -> None:
+        self.cubin, self.name, self.shared, self.cluster = cubin, name, shared, cluster
         self._loaded: dict[int, CudaKernel] = {}
 
     def on(self, ordinal: int) -> CudaKernel:
         """The kernel loaded on a device, which must be the current one."""
         kernel = self._loaded.get(ordinal)
         if kernel is None:
-            kernel = self._loaded.setdefault(ordinal, CudaKernel(self.cubin, self.name, self.shared))
+            kernel = self._loaded.setdefault(ordinal, CudaKernel(self.cubin, self.name, self.shared, self.cluster))
         return kernel
 
     def launch(self, grid: tuple[int, int], block: int, arguments: Sequence[Any], stream: int) -> None:

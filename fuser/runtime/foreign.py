@@ -1,7 +1,8 @@
 """Arrays of libraries that fuser does not know by name, through the protocols they share.
 
-In: anything with `__dlpack__` or `__cuda_array_interface__` (JAX, Numba, ...). Out: a NumPy or CuPy array over the same memory,
-and results given back in kind. Nothing is copied where the library shares its memory; DLPack orders the streams.
+In: anything with `__dlpack__` or `__cuda_array_interface__` (JAX, Numba, ...). Out: a NumPy or CuPy array over the
+same memory, and results given back in kind. Nothing is copied where the library shares its memory; DLPack orders the
+streams.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ def _host_view(value: Any) -> Any:
 
 
 def give(array: Any, family: str) -> Any:
-    """A NumPy or CuPy array as one of the library that the call's arrays are from; as it is where that has no way in."""
+    """A NumPy or CuPy array as one of the library that the call's arrays are from; as it is where that has no way
+    in."""
     name = family.removeprefix(PREFIX)
     module = sys.modules.get({"jax": "jax.numpy", "numba": "numba.cuda"}.get(name, name))
     maker = getattr(module, "from_dlpack", None) or getattr(module, "as_cuda_array", None)

@@ -1,12 +1,9 @@
 """The native half of the short road: one function in LLVM IR that Python calls as a built-in.
 
-In: nothing. Out: `Native`: the address of `road(self, args, nargs)` with CPython's METH_FASTCALL signature. `self` is the
+In: nothing. Out: a module with `fuser_road(self, args, nargs)`, of CPython's METH_FASTCALL signature. `self` is the
 address of a road, a block of 8-byte words; the function walks the road's entries, takes the first that the arguments
-fit, allocates results, runs the kernels and returns what the program returns. Where none fits it returns NotImplemented,
-and the caller goes the long road. `native_entry` lays out the blocks; the word numbers below are shared.
-
-Only documented interfaces are used: functions of CPython's C API and NumPy's public array struct, whose layout
-`native_entry.usable` probes before anything leans on it.
+fit, allocates results, runs the kernels and returns what the program returns. Where none fits it returns
+NotImplemented, and the caller goes the long road. `native_entry` lays out the blocks; `native_words` numbers the words.
 """
 
 from __future__ import annotations
@@ -17,7 +14,90 @@ from typing import Any
 from llvmlite import ir
 
 from fuser.runtime import native_launch
-from fuser.runtime.native_words import *
+from fuser.runtime.native_words import (
+    A_DIMS,
+    A_HIGH,
+    A_KIND,
+    A_LOW,
+    A_OBJECT,
+    A_PHASE,
+    A_RANK,
+    A_SLOT,
+    ARG_WORDS,
+    DISPATCH,
+    DYNAMIC_WORDS,
+    E_ARGS,
+    E_DYNAMIC,
+    E_DYNAMICS,
+    E_EFFECT,
+    E_EFFECTS,
+    E_ELLIPSIS,
+    E_EMPTY,
+    E_FINISH,
+    E_HOLDER,
+    E_NARGS,
+    E_NEXT,
+    E_OUTPUT,
+    E_OUTPUTS,
+    E_PAIR,
+    E_PAIRS,
+    E_RELEASE,
+    E_RESULT,
+    E_RESULTS,
+    E_SCALAR,
+    E_SCALARS,
+    E_SLOT,
+    E_SLOTS,
+    E_STEP,
+    E_STEPS,
+    E_TABLE,
+    E_TEMP,
+    E_TEMPS,
+    E_THREADED,
+    EFFECT_WORDS,
+    F32,
+    F32_OF_FLOAT,
+    F32_OF_INT,
+    F64,
+    F64_OF_FLOAT,
+    F64_OF_INT,
+    I32,
+    I64,
+    K_ARRAY,
+    K_INT,
+    K_SAME,
+    KERNEL,
+    N_DATA,
+    N_DIMS,
+    N_DTYPE,
+    N_FLAGS,
+    N_RANK,
+    N_STRIDES,
+    OUTPUT_WORDS,
+    P_DISPATCH,
+    P_MODE,
+    P_OBJECT,
+    P_STATE,
+    P_THREADS,
+    PAIR_WORDS,
+    R_ENTRY,
+    R_MISS,
+    R_POOL,
+    R_WATCH,
+    R_WATCHES,
+    RESULT_WORDS,
+    STEP_WORDS,
+    TASKS_PER_THREAD,
+    TEMP_WORDS,
+    VOID,
+    W_CELL,
+    W_GLOBAL,
+    WATCH_WORDS,
+    P,
+    Writer,
+    c,
+)  # fmt: skip
+
 
 def module() -> Any:
     """The module with `fuser_road` and `fuser_launch`."""
@@ -40,9 +120,7 @@ class _Match(Writer):
         entry, args, nargs = self.function.args
         self.leave_if(self.differ(nargs, self.word(entry, E_NARGS)), self.no)
         with self.records(entry, E_NARGS, E_ARGS, ARG_WORDS) as record:
-            position = self.b.udiv(
-                self.b.sub(self.b.ptrtoint(record, I64), self.word(entry, E_ARGS)), c(8 * ARG_WORDS)
-            )
+            position = self.b.udiv(self.b.sub(self.b.ptrtoint(record, I64), self.word(entry, E_ARGS)), c(8 * ARG_WORDS))
             value = self.word(args, position, P)
             kind = self.word(record, A_KIND)
             object_type = self.b.load(self.at(value, 8), typ=I64)

@@ -1,8 +1,11 @@
 """Roads and entries of the native short road: blocks of words that `native_call`'s function walks.
 
-In: a bound CPU program with what its arguments must be. Out: `Entry`, which owns all memory that native code looks at, and
-`Road`, a built-in function over a short list of entries. A thread inside native code holds a reference to its entry,
-so entries may be dropped from a road at any time.
+In: a bound CPU program with what its arguments must be. Out: `Entry`, which owns all memory that native code looks
+at, and `Road`, a built-in function over a short list of entries. A thread inside native code holds a reference to its
+entry, so entries may be dropped from a road at any time.
+
+Only documented interfaces are used: functions of CPython's C API and NumPy's public array struct, whose layout
+`usable` probes before anything leans on it.
 """
 
 from __future__ import annotations
@@ -77,7 +80,8 @@ class Step:
 @dataclass
 class Entry:
     """One kind of call. results: (callable, arguments, table place) that make an array each. temps: (place of the
-    block, offset, table place). effects: (argument, result). pairs: arguments that must not overlap. outputs: (kind, number), see `native_call`."""
+    block, offset, table place). effects: (argument, result). pairs: arguments that must not overlap. outputs: (kind,
+    number), see `native_call`."""
 
     needs: tuple[Need, ...]
     results: tuple[tuple[Callable[..., Any], tuple[Any, ...], int], ...]

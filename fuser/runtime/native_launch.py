@@ -1,8 +1,9 @@
 """CUDA launches natively: all kernels of a bound program in one call of a built-in function.
 
-In: nothing. Out (`write`): `fuser_launch(self, args, nargs)` in LLVM IR with CPython's METH_FASTCALL signature. `self` is the address of
-a plan of launches; `args` are the stream, then addresses and the bits of run-time scalars; constants of the plan follow
-them in one table, and each kernel's parameters are places in that table. Returns CUDA's error code, 0 for success.
+In: an LLVM module. Out: `fuser_launch(self, args, nargs)` in it, of CPython's METH_FASTCALL signature. `self` is the
+address of a plan of launches; `args` are the stream, then addresses and the bits of run-time scalars; constants of the
+plan follow them in one table, and each kernel's parameters are places in that table. Returns CUDA's error code, 0 for
+success.
 """
 
 from __future__ import annotations

@@ -16,7 +16,8 @@ from fuser.runtime import native_entry
 
 @dataclass(frozen=True)
 class KernelLaunch:
-    """A kernel: its CUfunction, grid, block, dynamic shared bytes, and its parameters as (given place, or None, constant).
+    """A kernel: its CUfunction, grid, block, dynamic shared bytes, and its parameters as (given place, or None,
+    constant).
 
     A parameter is one of the words given at the call, or a constant's bits; both occupy an 8-byte slot, low end first.
     """

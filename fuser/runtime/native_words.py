@@ -1,7 +1,7 @@
 """Words, types and a small writer of LLVM IR, shared by the native short road and what lays out its blocks.
 
-In: an llvmlite module. Out: `Writer`, a function under construction, with loops over records and calls of CPython's C API.
-Its own file so that the functions of `native_call` read as what they do.
+In: an llvmlite module. Out: `Writer`, a function under construction, with loops over records and calls of CPython's C
+API. Its own file so that the functions of `native_call` read as what they do.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A bound CUDA program that takes arrays of one GPU library: the short road's launch.
 
-In: a `Launchable`, where its arguments are among a call's, and how results are put together. Out: `CudaCall`, called with
-the flat arguments of a call known to fit. Everything but addresses and run-time numbers is packed once; results come
-from the array library's own allocator, temporaries from CuPy's pool, launches go to the caller's current stream.
+In: a `Launchable`, where its arguments are among a call's, and how results are put together. Out: `CudaCall`, called
+with the flat arguments of a call known to fit. Everything but addresses and run-time numbers is packed once; results
+come from the array library's own allocator, temporaries from CuPy's pool, launches go to the caller's current stream.
 """
 
 from __future__ import annotations
@@ -22,12 +22,10 @@ if TYPE_CHECKING:
 class CudaCall:
     """See the module's docstring."""
 
-    def __init__(
-        self, made: Launchable, places: Places, finish: Callable[[tuple[Any, ...]], Any] | None
-    ) -> None:
+    def __init__(self, made: Launchable, places: Places, finish: Callable[[tuple[Any, ...]], Any] | None) -> None:
         program = made.program
         self._places, self._finish, self._ordinal = places, finish, made.place.ordinal
-        self._arena = program.arena
+        self._arena, self._result_bytes = program.arena, program.result_bytes
         self._steps = tuple(s for s in program.steps if isinstance(s, Launch))
         self._plan: LaunchPlan | None = None  # made at the first launch, when the device is current
         self._dynamic = [(s, k) for s in self._steps for k, _, _ in s.dynamic]
@@ -42,16 +40,22 @@ class CudaCall:
     @staticmethod
     def suits(made: Launchable, inputs: Sequence[Any]) -> bool:
         """Whether all arrays are of one GPU library (scalars of NumPy need copies to the device)."""
-        return native_plan.usable() and made.family in ("cupy", "torch") and all(arrays.family_of(a) == made.family for a in inputs)
+        known = native_plan.usable() and made.family in ("cupy", "torch")
+        return known and all(arrays.family_of(a) == made.family for a in inputs)
 
     def __call__(self, args: Sequence[Any]) -> Any:
         with cuda.on_device(self._ordinal):
-            if self._torch:
-                return self._run_torch(args)
-            results = [make() for make in self._makers]
-            table = [args[k].data.ptr for k in self._places.arrays]
-            table += [r.data.ptr for r in results]
-            return self._run(args, results, table, cuda.cupy_stream())
+            try:
+                return self._run_torch(args) if self._torch else self._run_cupy(args)
+            except Exception as error:
+                cuda.raise_out_of_memory(error, self._result_bytes, self._arena.nbytes)
+                raise
+
+    def _run_cupy(self, args: Sequence[Any]) -> Any:
+        results = [make() for make in self._makers]
+        table = [args[k].data.ptr for k in self._places.arrays]
+        table += [r.data.ptr for r in results]
+        return self._run(args, results, table, cuda.cupy_stream())
 
     def _make_plan(self) -> LaunchPlan:
         """The launches, with every kernel loaded on the current device."""
@@ -87,6 +91,9 @@ class CudaCall:
                 for _, dtype, expr in step.dynamic:
                     table.append(values.slot_bits(values.convert(expr.evaluate(env), dtype), dtype))
         code = self._plan.launch(stream, *table)
+        if code == cuda.INVALID_CONTEXT:  # this thread's first call of the driver
+            cuda.make_current(self._ordinal)
+            code = self._plan.launch(stream, *table)
         if code:
             raise cuda.launch_failed(code)
         del held

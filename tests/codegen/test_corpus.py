@@ -1,5 +1,5 @@
-"""Every kernel of the examples and of the public workloads compiles for every architecture, spills nothing, and uses about
-the registers that were predicted.
+"""Every kernel of the examples and of the public workloads compiles for every architecture, spills nothing, and uses
+about the registers that were predicted.
 
 The table of registers is printed, and written to build/registers-ARCH.md for the record. No GPU is needed.
 """
@@ -12,6 +12,7 @@ import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -55,10 +56,10 @@ def example(path: Path) -> tuple[Any, list[Any]]:
         return found.compiled, targets.inputs(found, (), "", data=False)
     (line,) = re.findall(r"^\s*fuserc run (.*)$", path.read_text(), re.MULTILINE)
     file, *words = shlex.split(line)
-    options = dict(zip(words, words[1:], strict=False))
+    pairs = list(pairwise(words))
     found = targets.find(str(ROOT / file), None)
-    args = tuple(b for a, b in zip(words, words[1:], strict=False) if a == "--arg")
-    return found.compiled, targets.inputs(found, args, options.get("--dims", ""), data=False)
+    args = tuple(b for a, b in pairs if a == "--arg")
+    return found.compiled, targets.inputs(found, args, dict(pairs).get("--dims", ""), data=False)
 
 
 def programs() -> Iterator[tuple[str, Any, list[Any]]]:

@@ -185,7 +185,10 @@ def test_line_directives_lead_to_the_users_source() -> None:
 
 
 def test_only_the_helpers_that_are_used_are_printed() -> None:
-    assert "fuser_" not in print_kernel(expand(row_softmax(8, 64)))
+    source = print_kernel(expand(row_softmax(8, 64)))
+    assert "float fuser_largest(float a, float b) {" in source
+    assert set(re.findall(r"fuser_\w+", source)) == {"fuser_largest"}
+    assert "fuser_" not in print_kernel(saxpy())
 
 
 def test_collectives_must_be_expanded_first() -> None:

@@ -1,8 +1,9 @@
 """How far apart two right answers of a random program may be.
 
-In: a program. Out: an absolute bound for every element of every value, 0 where all engines must agree exactly. An operand's
-bound goes through a statement by running it on operands moved by that much, so that ill-conditioned steps widen the
-bound and a comparison that could fall either way makes its element free. First order; the judge takes a multiple.
+In: a program. Out: an absolute bound for every element of every value, 0 where all engines must agree exactly. An
+operand's bound goes through a statement by running it on operands moved by that much, so that ill-conditioned steps
+widen the bound and a comparison that could fall either way makes its element free. First order; the judge takes a
+multiple.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Random typed programs: elementwise operators of mixed dtypes, folds over various axes, broadcasts, views, stores.
 
-In: a seed. Out: a `Program`. Every statement is tried by NumPy while the program is made, which tells dtype and shape and
-drops what NumPy refuses. `rowwise` keeps to programs in which a row never sees another one.
+In: a seed. Out: a `Program`. Every statement is tried by NumPy while the program is made, which tells dtype and shape
+and drops what NumPy refuses. `rowwise` keeps to programs in which a row never sees another one.
 """
 
 from __future__ import annotations
@@ -17,21 +17,32 @@ LARGEST, MOST_AXES = 6000, 4
 Made = tuple[tuple[str, ...], tuple[str, ...], Rounding] | None  # lines with {t}, operands, rounding
 
 FLOAT_EXACT = (
-    "-{0}", "np.abs({0})", "{0} * {0}", "{0} + 1", "1.5 - {0}", "{0} * 0.5", "np.floor({0})", "np.rint({0})", "np.sign({0})",
+    "-{0}", "np.abs({0})", "{0} * {0}", "{0} + 1", "1.5 - {0}", "{0} * 0.5", "np.floor({0})", "np.rint({0})",
     "np.sqrt(np.abs({0}))", "np.maximum({0}, 0)", "np.clip({0}, -1, 2)", "np.trunc({0})", "1 / (1 + np.abs({0}))",
-    "np.isnan({0})", "np.isfinite({0})", "{0} // 0.75", "{0} % 1.5",
+    "np.isnan({0})", "np.isfinite({0})", "{0} // 0.75", "{0} % 1.5", "np.sign({0})",
 )  # fmt: skip
 FLOAT_LIBM = (
-    "np.tanh({0})", "np.sin({0})", "np.cos({0})", "np.exp(-np.abs({0}))", "np.log1p(np.abs({0}))", "np.exp2(np.minimum({0}, 4))",
-    "np.arctan({0})", "np.cbrt({0})", "np.expm1(np.minimum({0}, 2))", "np.log(1 + np.abs({0}))", "np.arcsinh({0})",
+    "np.tanh({0})", "np.sin({0})", "np.cos({0})", "np.exp(-np.abs({0}))", "np.log1p(np.abs({0}))", "np.cbrt({0})",
+    "np.exp2(np.minimum({0}, 4))", "np.arctan({0})", "np.expm1(np.minimum({0}, 2))", "np.log(1 + np.abs({0}))",
+    "np.arcsinh({0})",
 )  # fmt: skip
-INTEGER = ("-{0}", "np.abs({0})", "~{0}", "{0} * 3", "{0} // 3", "{0} % 5", "{0} >> 1", "{0} << 2", "{0} * {0}", "np.sign({0})",
-           "{0} + 1", "np.maximum({0}, 2)")  # fmt: skip
+INTEGER = (
+    "-{0}", "np.abs({0})", "~{0}", "{0} * 3", "{0} // 3", "{0} % 5", "{0} >> 1", "{0} << 2", "{0} * {0}",
+    "np.sign({0})", "{0} + 1", "np.maximum({0}, 2)",
+)  # fmt: skip
 BOOLEAN = ("~{0}", "np.logical_not({0})", "{0} & True")
-BINARY = ("{0} + {1}", "{0} - {1}", "{0} * {1}", "np.maximum({0}, {1})", "np.minimum({0}, {1})", "{0} < {1}", "{0} >= {1}",
-          "{0} == {1}", "np.fmax({0}, {1})", "{0} / (2 + np.abs({1}))", "np.logical_and({0}, {1})")  # fmt: skip
+BINARY = (
+    "{0} + {1}", "{0} - {1}", "{0} * {1}", "np.maximum({0}, {1})", "np.minimum({0}, {1})", "{0} < {1}",
+    "{0} >= {1}", "{0} == {1}", "np.fmax({0}, {1})", "{0} / (2 + np.abs({1}))", "np.logical_and({0}, {1})",
+)  # fmt: skip
 BINARY_LIBM = ("np.hypot({0}, {1})", "np.logaddexp(np.clip({0}, -9, 9), np.clip({1}, -9, 9))")
 BINARY_WHOLE = ("{0} & {1}", "{0} | {1}", "{0} ^ {1}")
+VIEWS = ("{0}[..., ::-1]", "{0}[..., 1:]", "{0}[..., :-1]", "np.roll({0}, 2, axis=-1)")
+MOVES = (  # of rows too
+    "{0}.T", "{0}.reshape(-1)", "{0}[::2]", "{0}[None]", "np.flip({0})", "{0}[-1]", "np.ravel({0})", "np.pad({0}, 1)",
+    "np.swapaxes({0}, 0, -1)", "{0}[..., None]", "np.broadcast_to({0}, (2,) + {0}.shape)", "np.squeeze({0})",
+    "np.repeat({0}, 2, axis=0)", "np.moveaxis({0}, 0, -1)", "{0}.reshape(-1, {0}.shape[0])", "{0}[1:, :-1]",
+)  # fmt: skip
 CASTS = ("float32", "float64", "int32", "int64", "uint8", "bool", "float16", "bfloat16", "int8", "uint32")
 FOLDS: tuple[tuple[str, Rounding], ...] = (
     ("sum", "sum"), ("mean", "sum"), ("max", "exact"), ("min", "exact"), ("any", "exact"), ("all", "exact"),
@@ -78,7 +89,9 @@ class Maker:
         ]  # fmt: skip
         usual = ("float32", "float32", "float32", "float64", "int32", "int64", "bool", "float16", "bfloat16", "uint8")
         count = int(self.rng.integers(1, 5))
-        kinds = [("float32" if k == 0 else self._pick(usual), (n, m) if k == 0 else self._pick(shapes)) for k in range(count)]
+        kinds = [
+            ("float32" if k == 0 else self._pick(usual), (n, m) if k == 0 else self._pick(shapes)) for k in range(count)
+        ]
         return [Argument(f"x{k}", dtype, shape) for k, (dtype, shape) in enumerate(kinds)]
 
     def _statement(self) -> None:
@@ -193,13 +206,7 @@ class Maker:
         a = self._value()
         if a is None:
             return None
-        rank, texts = self.values[a].ndim, ["{0}[..., ::-1]", "{0}[..., 1:]", "{0}[..., :-1]", "np.roll({0}, 2, axis=-1)"]
-        if not self.rowwise:
-            texts += ["{0}.T", "{0}.reshape(-1)", "{0}[::2]", "{0}[None]", "np.flip({0})", "{0}[-1]", "np.ravel({0})",
-                      "np.swapaxes({0}, 0, -1)", "{0}[..., None]", f"np.broadcast_to({{0}}, (2,) + {self.values[a].shape})",
-                      "np.squeeze({0})", "np.repeat({0}, 2, axis=0)", "np.pad({0}, 1)", "np.moveaxis({0}, 0, -1)"]  # fmt: skip
-        if rank == 2 and not self.rowwise:
-            texts += ["{0}.reshape(-1, {0}.shape[0])", "{0}[1:, :-1]"]
+        texts = VIEWS if self.rowwise else (*VIEWS, *MOVES)
         return (f"{{t}} = {self._pick(texts).format(a)}",), (a,), "exact"
 
     def _joined(self) -> Made:

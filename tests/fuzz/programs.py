@@ -1,7 +1,7 @@
 """Programs as data: what the fuzzer makes, runs, shrinks and prints.
 
-In: arguments, statements in NumPy, outputs, a seed. Out: `function()` to compile, `arrays()` to call it with, and `text()`,
-a file that shows the fault when run. A statement knows what it reads and how inexact it is; nothing else is
+In: arguments, statements in NumPy, outputs, a seed. Out: `function()` to compile, `arrays()` to call it with, and
+`text()`, a file that shows the fault when run. A statement knows what it reads and how inexact it is; nothing else is
 needed to bound its error (see `errors`) or to leave it out (see `shrink`).
 """
 
@@ -126,7 +126,9 @@ class Program:
             if s.store or s.target in live:
                 kept.append(s)
                 live |= {*s.operands, s.target}
-        return Program(tuple(a for a in self.arguments if a.name in live), tuple(reversed(kept)), self.outputs, self.seed)
+        return Program(
+            tuple(a for a in self.arguments if a.name in live), tuple(reversed(kept)), self.outputs, self.seed
+        )
 
 
 def eager(program: Program) -> dict[str, Array]:

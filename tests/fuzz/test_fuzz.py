@@ -76,9 +76,7 @@ def group_fault(plan: Plan) -> str | None:
 def test_a_wrong_order_of_groups_is_seen() -> None:
     plan = engines.apart(fuser.compile(lambda x: np.sum(np.exp(x)) * np.max(x))).plan("f32[100]", device="cpu")
     assert group_fault(plan) is None
-    backwards = Plan(
-        plan.graph, plan.groups[::-1], (), plan.size_class, plan.sizes, plan.device, plan.toolchain
-    )
+    backwards = Plan(plan.graph, plan.groups[::-1], (), plan.size_class, plan.sizes, plan.device, plan.toolchain)
     assert "before a group makes it" in str(group_fault(backwards))
 
 
@@ -160,7 +158,9 @@ def test_a_failing_program_is_shrunk_to_what_fails_and_printed_to_run() -> None:
 
 
 def test_the_judge_sees_a_wrong_engine() -> None:
-    p = Program((Argument("x", "float32", (9,)),), (Statement("y", ("y = np.tanh(x) + x",), ("x",), "libm"),), ("y",), 0)
+    p = Program(
+        (Argument("x", "float32", (9,)),), (Statement("y", ("y = np.tanh(x) + x",), ("x",), "libm"),), ("y",), 0
+    )
 
     class Wrong:
         kind = name = "wrong"

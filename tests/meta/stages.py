@@ -1,12 +1,13 @@
 """One program at every stage: the dumps that docs/architecture.md shows.
 
-In: the program of the page. Out: text by stage. `python -m tests.meta.stages` writes them into the page between the marks
-`<!-- dump: NAME -->` and `<!-- end -->`; tests/meta/test_docs.py holds the page against them. Nothing here needs a GPU, NVRTC or a
-certain CPU.
+In: the program of the page. Out: text by stage. `python -m tests.meta.stages` writes them into the page between the
+marks `<!-- dump: NAME -->` and `<!-- end -->`; tests/meta/test_docs.py holds the page against them. Nothing here needs
+a GPU, NVRTC or a certain CPU.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterator, Mapping
 from itertools import groupby
@@ -91,9 +92,10 @@ def _lowered(plan: Plan) -> tuple[Any, ...]:
 
 def _keys(plan: Plan) -> Iterator[str]:
     c = plan.size_class
+    lengths, aligned = ", ".join(map(str, c.lengths)), "16-byte aligned" if c.aligned else "unaligned"
     yield "trace key   bf16[n, n], bf16[n], a weak float     (n: neither 0 nor 1)"
-    yield f"size class  dims {_pairs(c.dims)}; reduced lengths up to {', '.join(map(str, c.lengths))}; layouts {''.join(c.layouts)};"
-    yield f"            {'16-byte aligned' if c.aligned else 'unaligned'}; multiples of 16: {', '.join(c.multiples)}; {c.index_bits}-bit indices"
+    yield f"size class  dims {_pairs(c.dims)}; reduced lengths up to {lengths}; layouts {''.join(c.layouts)};"
+    yield f"            {aligned}; multiples of 16: {', '.join(c.multiples)}; {c.index_bits}-bit indices"
     yield "launch key  shapes (4096, 64) (64,), strides (64, 1) (1,), addresses modulo 16, device"
 
 
@@ -103,7 +105,8 @@ def _pairs(dims: Any) -> str:
 
 def _group(plan: Plan) -> Iterator[str]:
     g = plan.groups[0]
-    yield f"{g.name}: {g.kind}, members {', '.join(f'%{m}' for m in g.members)}, inputs {', '.join(f'%{m}' for m in g.inputs)}"
+    members, inputs = (", ".join(f"%{m}" for m in ids) for ids in (g.members, g.inputs))
+    yield f"{g.name}: {g.kind}, members {members}, inputs {inputs}"
     for space, stages in zip(g.spaces, g.stages, strict=True):
         yield f"  space: parallel p = {_dims(space.parallel)}, reduced r = {_dims(space.reduced)}"
         for number, stage in enumerate(stages, 1):
@@ -125,7 +128,8 @@ def _decisions(plan: Plan) -> Iterator[str]:
 
 
 def _fields(record: Any) -> str:
-    shown = [f"{k}={v!r}" for k, v in vars(record).items()]
+    plain = {f.name: f.default for f in dataclasses.fields(record)}
+    shown = [f"{k}={v!r}" for k, v in vars(record).items() if v != plain[k]]
     lines, line = [], f"{type(record).__name__}("
     for part in shown:
         if len(line) + len(part) > 100:

@@ -1,8 +1,8 @@
 """The operator matrix: every row that users can call x dtypes x an engine, held against the row's reference.
 
-In: an engine. Out: a list of findings, empty when all is well; the tests of this folder and of tests/gpu assert that. Rows of one
-operand signature are traced into one program, which is compiled once for each size class and run at all lengths: a kernel
-of many outputs instead of hundreds of kernels.
+In: an engine. Out: a list of findings, empty when all is well; the tests of this folder and of tests/gpu assert that.
+Rows of one operand signature are traced into one program, which is compiled once for each size class and run at all
+lengths: a kernel of many outputs instead of hundreds of kernels.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 import fuser
-from fuser.dtypes import ALL, BOOL, DType
+from fuser.dtypes import ALL, DType
 from fuser.optable import table
 from fuser.optable.base import ScalarOp
 from fuser.optable.evaluate import evaluate_scalar

@@ -1,7 +1,7 @@
 """The matrix of composites: every named function made of other rows, against its own independent reference.
 
-In: an engine, a composite. Out: a list of findings. The oracle evaluates the graph as the front end leaves it, in which a
-composite is still one node with the reference its row declares; `CALLS` says how each is called and on what.
+In: an engine, a composite. Out: a list of findings. The oracle evaluates the graph as the front end leaves it, in
+which a composite is still one node with the reference its row declares; `CALLS` says how each is called and on what.
 """
 
 from __future__ import annotations

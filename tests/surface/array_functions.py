@@ -1,7 +1,8 @@
 """NumPy's array functions, one small program each, under the name that the array-API standard or NumPy gives it.
 
-In: arrays `x`, `y` (4, 6) and `v` (6,) of one dtype. Out: `STANDARD`, programs of the array-API standard's functions (None
-where the function cannot be part of a fused program), `LINALG` of its extension, and `MORE`, NumPy's other functions.
+In: arrays `x`, `y` (4, 6) and `v` (6,) of one dtype. Out: `STANDARD`, programs of the array-API standard's functions
+(None where the function cannot be part of a fused program), `LINALG` of its extension, and `MORE`, NumPy's other
+functions.
 """
 
 from __future__ import annotations
@@ -14,14 +15,73 @@ import numpy as np
 Program = Callable[[Any, Any, Any], Any]
 
 ROWS = np.array([0, 3, 1, 1])
-ELEMENTWISE_1 = (
-    "abs acos acosh asin asinh atan atanh bitwise_invert ceil conj cos cosh exp expm1 floor imag isfinite isinf isnan log "
-    "log1p log2 log10 logical_not negative positive real reciprocal round sign signbit sin sinh square sqrt tan tanh trunc"
-).split()
-ELEMENTWISE_2 = (
-    "add atan2 bitwise_and bitwise_or bitwise_xor copysign divide equal floor_divide greater greater_equal hypot less "
-    "less_equal logaddexp logical_and logical_or logical_xor maximum minimum multiply nextafter not_equal remainder subtract"
-).split()
+ELEMENTWISE_1 = [
+    "abs",
+    "acos",
+    "acosh",
+    "asin",
+    "asinh",
+    "atan",
+    "atanh",
+    "bitwise_invert",
+    "ceil",
+    "conj",
+    "cos",
+    "cosh",
+    "exp",
+    "expm1",
+    "floor",
+    "imag",
+    "isfinite",
+    "isinf",
+    "isnan",
+    "log",
+    "log1p",
+    "log2",
+    "log10",
+    "logical_not",
+    "negative",
+    "positive",
+    "real",
+    "reciprocal",
+    "round",
+    "sign",
+    "signbit",
+    "sin",
+    "sinh",
+    "square",
+    "sqrt",
+    "tan",
+    "tanh",
+    "trunc",
+]
+ELEMENTWISE_2 = [
+    "add",
+    "atan2",
+    "bitwise_and",
+    "bitwise_or",
+    "bitwise_xor",
+    "copysign",
+    "divide",
+    "equal",
+    "floor_divide",
+    "greater",
+    "greater_equal",
+    "hypot",
+    "less",
+    "less_equal",
+    "logaddexp",
+    "logical_and",
+    "logical_or",
+    "logical_xor",
+    "maximum",
+    "minimum",
+    "multiply",
+    "nextafter",
+    "not_equal",
+    "remainder",
+    "subtract",
+]
 
 
 def _one(name: str) -> Program:
@@ -35,6 +95,7 @@ def _two(name: str) -> Program:
 STANDARD: dict[str, Program | None] = {
     **{n: _one(n) for n in ELEMENTWISE_1},
     **{n: _two(n) for n in ELEMENTWISE_2},
+    "reciprocal": lambda x, y, v: np.reciprocal(np.where(x == 0, 1, x)),  # 1 // 0 is 0 in fuser, undefined in NumPy
     "bitwise_left_shift": lambda x, y, v: np.bitwise_left_shift(x, 2),
     "bitwise_right_shift": lambda x, y, v: np.bitwise_right_shift(x, 2),
     "clip": lambda x, y, v: (np.clip(x, 1, 3), np.clip(x, None, v), np.clip(x, min=1)),
@@ -120,7 +181,8 @@ LINALG: dict[str, Program | None] = {
     "linalg.vector_norm": lambda x, y, v: (np.linalg.vector_norm(x), np.linalg.vector_norm(x, axis=1, ord=1)),
     **dict.fromkeys(
         f"linalg.{n}" for n in (
-            "cholesky", "det", "eigh", "eigvalsh", "inv", "matrix_rank", "pinv", "qr", "slogdet", "solve", "svd", "svdvals",
+            "cholesky", "det", "eigh", "eigvalsh", "inv", "matrix_rank", "pinv", "qr", "slogdet", "solve", "svd",
+            "svdvals",
         )
     ),
 }  # fmt: skip
@@ -164,6 +226,9 @@ MORE: dict[str, Program] = {
     "interp": lambda x, y, v: np.interp(x, [-1.0, 0.0, 2.0], [3.0, 1.0, 2.0]),
     "isclose": lambda x, y, v: (np.isclose(x, y), np.allclose(x, x), np.array_equal(x, x), np.array_equiv(x, v)),
     "isin": lambda x, y, v: (np.isin(x, [1, 2]), np.isposinf(x), np.isneginf(x)),
+    "angle": lambda x, y, v: (np.angle(x.astype(float)), np.angle(y.astype(float), deg=True), np.real_if_close(x)),
+    "fftshift": lambda x, y, v: (np.fft.fftshift(x), np.fft.ifftshift(x, axes=1), np.fft.fftshift(v)),
+    "putmask": lambda x, y, v: _putmask(x, y),
     "isreal": lambda x, y, v: (np.isreal(x), np.iscomplex(x), np.isrealobj(x)),
     "kron": lambda x, y, v: np.kron(v, v),
     "ldexp": lambda x, y, v: np.ldexp(x, 2),
@@ -207,3 +272,10 @@ MORE: dict[str, Program] = {
     "polynomials": lambda x, y, v: np.polynomial.polynomial.polyval(x, [1.0, 2.0, 3.0]),
     "ix_": lambda x, y, v: x[np.ix_([0, 2], [1, 3])],
 }  # fmt: skip
+
+
+def _putmask(x: Any, y: Any) -> Any:
+    z = x.copy()
+    np.putmask(z, z > 1, 0)
+    np.putmask(z, z > y, y)
+    return z

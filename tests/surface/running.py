@@ -18,12 +18,14 @@ from fuser import trees
 TOLERANCES = {"float16": 4e-3, "float32": 2e-5, "float64": 1e-11}
 
 
-def compare(fn: Callable[..., Any], args: Sequence[Any], scale: float = 1.0) -> None:
-    """`fuser.compile(fn)(*args)` returns and stores what `fn(*args)` does."""
+def compare(
+    fn: Callable[..., Any], args: Sequence[Any], scale: float = 1.0, runner: Callable[..., Any] = fuser.compile
+) -> None:
+    """`runner(fn)(*args)` (compiled, or `fuser.reference`) returns and stores what `fn(*args)` does."""
     mine, theirs = copy.deepcopy(list(args)), copy.deepcopy(list(args))
     with np.errstate(all="ignore"):
         wanted = fn(*theirs)
-        got = fuser.compile(fn)(*mine)
+        got = runner(fn)(*mine)
     name = getattr(fn, "__name__", "result")
     assert_same(got, wanted, name, scale)
     for k, (m, t) in enumerate(zip(mine, theirs, strict=True)):
@@ -33,7 +35,7 @@ def compare(fn: Callable[..., Any], args: Sequence[Any], scale: float = 1.0) -> 
 def assert_same(got: Any, wanted: Any, what: str, scale: float = 1.0) -> None:
     """Equal nesting, dtypes, shapes; values to the tolerance of the dtype (exact for integers).
 
-    A rank-0 result is a NumPy scalar in fuser, where NumPy gives a scalar, a 0-d array or (`np.allclose`) a Python bool.
+    A rank-0 result is a NumPy scalar in fuser, where NumPy has a scalar, a 0-d array or (`np.allclose`) a Python bool.
     """
     mine, my_tree = trees.flatten(got, is_leaf=_is_array)
     theirs, their_tree = trees.flatten(wanted, is_leaf=_is_array)

@@ -32,7 +32,9 @@ def same(got: Any, wanted: Any, name: str) -> None:
     assert isinstance(got, torch.Tensor), f"{name}: {got!r}"
     assert (got.dtype, got.shape) == (wanted.dtype, wanted.shape), name
     tolerance = TOLERANCES.get(str(wanted.dtype), 0.0)
-    torch.testing.assert_close(got, wanted, rtol=tolerance, atol=tolerance, equal_nan=True, msg=lambda m: f"{name}: {m}")
+    torch.testing.assert_close(
+        got, wanted, rtol=tolerance, atol=tolerance, equal_nan=True, msg=lambda m: f"{name}: {m}"
+    )
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

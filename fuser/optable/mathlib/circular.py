@@ -1,6 +1,6 @@
 """sin, cos, tan.
 
-In: a handle of f32 or f64. Out: the value within 1.5 ulp. |x| = n*pi/2 + r with |r| <= pi/4: n*pi/2 is taken off in
+In: a handle of f32 or f64. Out: the value within 1.6 ulp. |x| = n*pi/2 + r with |r| <= pi/4: n*pi/2 is taken off in
 three parts (Cody and Waite; with fused multiply-adds the first subtraction is exact), which keeps r's relative error at
 one rounding for |x| up to 2^17 (f32) and 2^32 (f64). Larger arguments go to the C library's function element by element:
 their reduction (Payne and Hanek) needs over a thousand bits of 2/pi. A vector without such an element skips that.

@@ -1,11 +1,13 @@
 """exp, exp2, expm1 and the logistic function.
 
-In: a handle of f32 or f64. Out: the value within 1 ulp (`sigmoid`: 2). x = n*ln2 + r with |r| <= ln2/2, exp(r) a polynomial,
-2**n by the exponent field. The polynomials give 2*exp(r), so that 2**(n-1) stays in range where the result is
-next to overflow; results below the normal range are computed 2**64 times too large and scaled down, one rounding.
+In: a handle of f32 or f64. Out: the value within 1 ulp (expm1 and the logistic function: 1.5). x = n*ln2 + r with
+|r| <= ln2/2, exp(r) a polynomial, 2**n by the exponent field. The polynomials give 2*exp(r), so that 2**(n-1) stays in
+range where the result is next to overflow; results below the normal range are computed 2**64 times too large and
+scaled down with one rounding.
 
-Coefficients: minimax for the relative error (Remez's exchange in 45 digits), rounded one after the other with the rest fitted
-again; `tests/ops/test_mathlib_coefficients.py` does the first part again and holds the result against them.
+Coefficients: minimax for the relative error (Remez's exchange in 45 digits), rounded one after the other with the
+rest fitted again; `tests/ops/test_mathlib_coefficients.py` holds every polynomial of this package against its function
+and fits the short ones again.
 """
 
 from __future__ import annotations

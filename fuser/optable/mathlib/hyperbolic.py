@@ -1,7 +1,7 @@
 """tanh, sinh, cosh and their inverses.
 
-In: a handle of f32 or f64. Out: the value within 2 ulp, inverses within 3. Computed on |x|, the sign put back at the end, so -0.0 stays.
-Coefficients: as in `exponentials`.
+In: a handle of f32 or f64. Out: the value within 2 ulp, inverses within 3. Odd functions are computed on |x| and
+get the sign at the end, so -0.0 stays. Coefficients: as in `exponentials`.
 """
 
 from __future__ import annotations
@@ -66,19 +66,24 @@ def cosh(x: S) -> S:
     return half + half
 
 
+def _huge(x: S) -> S:
+    """Where 1 no longer counts beside x, nor beside x^2, which does not overflow below."""
+    return x > (2.0**30 if x.dtype == F32 else 2.0**60)
+
+
 def arcsinh(x: S) -> S:
-    """log1p of |x| + x^2/(1 + sqrt(1 + x^2)); where x^2 would matter alone, log(2|x|)."""
+    """log1p of |x| + x^2/(1 + sqrt(1 + x^2)); for huge x log(2|x|)."""
     size = magnitude(x)
     square = x * x
     small = fma(size * square, horner(square, chosen(x, ASINH_SINGLE, ASINH_DOUBLE)), size)
-    huge = size > 2.0**28
+    huge = _huge(size)
     above = huge.where(size, size + square / (1.0 + (1.0 + square).op("sqrt"))).op("log1p")
     return with_sign((size < 0.5).where(small, huge.where(above + LN2, above)), x)
 
 
 def arccosh(x: S) -> S:
-    """log1p of t + sqrt(t*(t+2)), t = x-1; for large x log(2x)."""
-    huge = x > 2.0**28
+    """log1p of t + sqrt(t*(t+2)), t = x-1; for huge x log(2x)."""
+    huge = _huge(x)
     t = x - 1.0
     above = huge.where(x, t + (t * (t + 2.0)).op("sqrt")).op("log1p")
     return (x >= 1.0).where(huge.where(above + LN2, above), float("nan"))
@@ -88,4 +93,5 @@ def arctanh(x: S) -> S:
     """log1p(2a + 2a^2/(1-a))/2: the first term is exact."""
     size = magnitude(x)
     twice = size + size
-    return with_sign(fma(twice, size / (1.0 - size), twice).op("log1p") * 0.5, x)
+    found = fma(twice, size / (1.0 - size), twice).op("log1p") * 0.5
+    return (size > 1.0).where(float("nan"), with_sign(found, x))

@@ -1,13 +1,12 @@
 """arcsin, arccos, arctan, arctan2.
 
-In: handles of f32 or f64. Out: the value within 2 ulp. Arguments are brought near 0 by 1/x, by sqrt((1-|x|)/2), or by the
-quotient of the smaller and the larger coordinate; what the multiples of pi/2 lose in rounding is added back.
+In: handles of f32 or f64. Out: the value within 2 ulp. Arguments are brought near 0 by 1/x, by sqrt((1-|x|)/2), or by
+the quotient of the smaller and the larger coordinate; what the multiples of pi/2 lose in rounding is added back.
 Coefficients: as in `exponentials`.
 """
 
 from __future__ import annotations
 
-from fuser.dtypes import F32
 from fuser.optable.base import S
 from fuser.optable.mathlib.logarithms import Parts
 from fuser.optable.mathlib.parts import chosen, fma, horner, layout, magnitude, with_sign
@@ -20,7 +19,8 @@ ATAN_DOUBLE = (
     -0.3333333333333307, 0.19999999999951756, -0.14285714282588738, 0.11111111007366599, -0.09090907008310525,
     0.07692279895631061, -0.06666404483214887, 0.05880530187395752, -0.052535285406283244, 0.04722354460933355,
     -0.04219259590258608, 0.036643480831995166, -0.02990623894492896, 0.021987650834297674, -0.013903079735458445,
-    0.007198208111917442, -0.0028857565004976817, 0.0008316041841242487, -0.00015221914556330115, 1.3230632118465526e-05,
+    0.007198208111917442, -0.0028857565004976817, 0.0008316041841242487, -0.00015221914556330115,
+    1.3230632118465526e-05,
 )  # fmt: skip
 # asin(x) = x + x^3*(c0 + c1 z + ...), |x| <= 1/2: errors 2^-27.6 and 2^-55.9.
 ASIN_SINGLE = (0.16666752, 0.074953094, 0.045469157, 0.02418468, 0.04215861)

@@ -14,7 +14,7 @@ from fuser.optable.mathlib.exponentials import exp2_of_sum
 from fuser.optable.mathlib.logarithms import Parts, normalised
 from fuser.optable.mathlib.parts import chosen, fma, horner, layout, magnitude, power_of_two, rarely, with_sign
 
-# log2(m) = s*(A + z*(B + z*(c0 + c1 z + ...))), A = 2/ln2, B = A/3, s = (m-1)/(m+1), z = s^2: errors 2^-36.7 and 2^-66.2.
+# log2(m) = s*(A + z*(B + z*(c0 + c1 z + ...))), s = (m-1)/(m+1), z = s^2, A = 2/ln2, B = A/3: errors 2^-36.7, 2^-66.2.
 LINEAR = {"f32": Parts(2.88539, 3.851926e-08), "f64": Parts(2.8853900817779268, 4.0710547481862066e-17)}
 CUBIC = {"f32": Parts(0.9617967, -7.028462e-09), "f64": Parts(0.9617966939259756, 5.0577616648125907e-17)}
 REST_SINGLE = (0.57708025, 0.41184402, 0.33796003)

@@ -1,0 +1,103 @@
+"""Device functions behind the rows that `fuser.optable` spells as `fuser_NAME`: extremes and approximations.
+
+In: nothing. Out: `ARITHMETIC`, definitions by name, each complete in itself. Apart from `prelude`, whose other functions
+move data: what is here is arithmetic, and each line of it carries an error bound that its row states.
+
+The special-function unit flushes subnormal operands and results to zero, so operands are scaled, or a power of two is the
+square of its root (exp), wherever a result that is not subnormal in the end could depend on it.
+"""
+
+from __future__ import annotations
+
+INLINE = "static __device__ __forceinline__ "
+ERFC = ("0.389225089f", "0.0378904405f", "0.281503786f", "0.277582146f", "0.282331411f")  # see `fuser_one_plus_erf_fast`
+LOG2E, HALF_LOG2E, TWICE_LOG2E, LN2 = "1.44269504f", "0.72134752f", "2.88539008f", "0.693147181f"  # exp(x) = 2^(x*log2(e))
+
+
+def _unit(instruction: str, result: str, operand: str) -> str:
+    """`result` from the special-function unit; `approx.ftz` is one instruction, `approx` one in a frame of scalings."""
+    return f'    float {result}; asm("{instruction}.f32 %0, %1;" : "=f"({result}) : "f"({operand}));'
+
+
+def _function(name: str, parameters: str, *body: str) -> tuple[str, ...]:
+    return (f"{INLINE}float {name}({parameters}) {{", *body, "}")
+
+
+def _extreme(name: str, instruction: str, compare: str, sign: str) -> tuple[str, ...]:
+    """NaN of either side wins and 0.0 is above -0.0: an instruction from sm_80 on."""
+    return _function(
+        name, "float a, float b",
+        "#if __CUDA_ARCH__ >= 800",
+        "    float r;",
+        f'    asm("{instruction}.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));',
+        "    return r;",
+        "#else",
+        f"    return a {compare} b || a != a || (a == b && __float_as_int(a) {sign} 0) ? a : b;",
+        "#endif",
+    )  # fmt: skip
+
+
+ARITHMETIC: dict[str, tuple[str, ...]] = {
+    "fuser_largest": _extreme("fuser_largest", "max", ">", ">="),
+    "fuser_smallest": _extreme("fuser_smallest", "min", "<", "<"),
+    "fuser_exp_fast": _function(
+        "fuser_exp_fast", "float x",
+        _unit("ex2.approx.ftz", "root", f"x * {HALF_LOG2E}"),
+        "    return root * root;",
+    ),
+    # e/(1+e) of e = exp(x), kept finite: at 2^60 the quotient is 1.
+    "fuser_sigmoid_fast": _function(
+        "fuser_sigmoid_fast", "float x",
+        f"    float half = x * {HALF_LOG2E};",
+        "#if __CUDA_ARCH__ >= 800",
+        '    asm("min.NaN.f32 %0, %0, %1;" : "+f"(half) : "f"(30.0f));',
+        "#else",
+        "    half = half > 30.0f ? 30.0f : half;",
+        "#endif",
+        _unit("ex2.approx.ftz", "root", "half"),
+        "    const float e = root * root;",
+        _unit("rcp.approx.ftz", "r", "e + 1.0f"),
+        "    return e * r;",
+    ),
+    # 2/(1+e) of e = exp(-2x): as many instructions as tell 1 + tanh(x) from 0 where tanh(x) is -1 in f32.
+    "fuser_one_plus_tanh_fast": _function(
+        "fuser_one_plus_tanh_fast", "float x",
+        _unit("ex2.approx.ftz", "e", f"x * -{TWICE_LOG2E}"),
+        _unit("rcp.approx.ftz", "r", "fmaf(e, 0.5f, 0.5f)"),
+        "    return r;",
+    ),
+    # 1 - 2/(1+exp(2x)), which cancels near 0: there x + x^3*(c0 + c1*x^2), error 2^-19.4.
+    "fuser_tanh_fast": _function(
+        "fuser_tanh_fast", "float x",
+        _unit("ex2.approx.ftz", "e", f"x * {TWICE_LOG2E}"),
+        _unit("rcp.approx.ftz", "r", "e + 1.0f"),
+        "    const float z = x * x;",
+        "    const float small = x * fmaf(z, fmaf(z, 0.126845439f, -0.333155495f), 1.0f);",
+        "    return fabsf(x) < 0.3f ? small : fmaf(r, -2.0f, 1.0f);",
+    ),
+    # erfc(z) = exp(-z^2)*t*Q(t), t = 1/(1 + z/2), z = |x|; error 2^-19.5 of the value for z up to 10.
+    "fuser_one_plus_erf_fast": _function(
+        "fuser_one_plus_erf_fast", "float x",
+        "    const float z = fabsf(x);",
+        _unit("rcp.approx.ftz", "t", "fmaf(z, 0.5f, 1.0f)"),
+        _unit("ex2.approx.ftz", "e", f"x * x * -{LOG2E}"),
+        "    float q = fmaf(t, 0.0882045240f, -0.356738749f);",
+        *(f"    q = fmaf(t, q, {c});" for c in ERFC),
+        "    const float tail = q * t * e;",
+        "    return x < 0.0f ? tail : 2.0f - tail;",
+    ),
+    # Scaled so that the divisor is in the range of the unit, whatever it is; the scale cancels exactly or is of no matter.
+    "fuser_divide_fast": _function(
+        "fuser_divide_fast", "float a, float b",
+        "    const float s = fabsf(b) > 8.50705917e37f ? 0.25f : fabsf(b) < 1.17549435e-38f ? 16777216.0f : 1.0f;",
+        _unit("rcp.approx.ftz", "r", "b * s"),
+        "    return a * s * r;",
+    ),
+    "fuser_reciprocal_fast": _function("fuser_reciprocal_fast", "float x", _unit("rcp.approx", "r", "x"), "    return r;"),
+    "fuser_sqrt_fast": _function("fuser_sqrt_fast", "float x", _unit("sqrt.approx", "r", "x"), "    return r;"),
+    "fuser_rsqrt_fast": _function("fuser_rsqrt_fast", "float x", _unit("rsqrt.approx", "r", "x"), "    return r;"),
+    "fuser_log2_fast": _function("fuser_log2_fast", "float x", _unit("lg2.approx", "r", "x"), "    return r;"),
+    "fuser_log_fast": _function(
+        "fuser_log_fast", "float x", _unit("lg2.approx", "r", "x"), f"    return r * {LN2};",
+    ),
+}  # fmt: skip

@@ -1,0 +1,150 @@
+"""Long rows in shared memory: what stages share of a row waits there, each thread's elements in places of its own.
+
+In: a body of several stages over long rows, a row schedule that says `parked`. Out: one kernel that reads the row once,
+for a block alone or for a cluster of them. Registers hold only what a few slots need at a time, so more blocks fit an SM
+than with rows in registers, and one loads while another waits. No thread reads another's place: no barrier is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+
+from fuser.codegen.loops import ClusterArrive, Kernel, Launch, Operand
+from fuser.codegen.program import Fetch
+from fuser.codegen.schedule.body import Body, StageBody
+from fuser.codegen.schedule.frame import Frame
+from fuser.codegen.schedule.geometry import RowTeams
+from fuser.codegen.schedule.lower_cluster import ClusterStages
+from fuser.codegen.schedule.lower_reduce import Pass
+from fuser.codegen.schedule.lower_resident import Slot, reuse_of, write_stages
+from fuser.dtypes import DType
+from fuser.schedule import CudaSchedule
+
+Key = Fetch | int  # a load, or the number of a kept value
+
+
+def lower(frame: Frame, body: Body, schedule: CudaSchedule) -> Kernel:
+    """The kernel of a group of row reductions whose rows wait in shared memory."""
+    if schedule.cluster > 1:
+        frame.builder.emit(ClusterArrive())
+    write_stages(ParkedStages(frame, body, schedule, RowTeams(frame, body, schedule)))
+    grid = RowTeams.grid(body, schedule)
+    launch = Launch((grid, 1), schedule.threads, schedule.min_blocks, cluster=schedule.cluster)
+    return frame.builder.finish(launch)
+
+
+@dataclass(frozen=True)
+class Parking:
+    """Arrays of one element type each, and which of them a key waits in; `bytes_kept` an element of the row."""
+
+    arrays: tuple[DType, ...]
+    homes: dict[Key, int]
+
+    @property
+    def bytes_kept(self) -> int:
+        return sum(t.bytes for t in self.arrays)
+
+
+def parking(body: Body) -> Parking:
+    """Where raw elements and values worth keeping wait from one stage to a later one.
+
+    What is read for the last time in a stage leaves its place to a value of the same type that the stage makes.
+    """
+    stages, arrays, homes = reuse_of(body).stages, list[DType](), dict[Key, int]()
+    last: dict[Key, int] = {}
+    for k, stage in enumerate(stages):
+        last.update((key, k) for key in (*stage.raw.values(), *stage.taken.values()))
+    for k, stage in enumerate(stages):
+        made: list[tuple[Key, DType]] = [(f, f.dtype) for f in stage.raw.values() if last[f] > k and f not in homes]
+        steps = body.stages[k].loop.steps
+        made += [(number, steps[step].dtype) for step, number in stage.kept.items()]
+        for key, dtype in made:
+            busy = {homes[other] for other in homes if last[other] > k}
+            free = next((a for a, t in enumerate(arrays) if t == dtype and a not in busy), len(arrays))
+            arrays += [dtype] if free == len(arrays) else []
+            homes[key] = free
+    return Parking(tuple(arrays), homes)
+
+
+@dataclass(frozen=True)
+class Place:
+    """An array of [slot, piece, thread, element]: pieces are at most 16 bytes, so neighbours never share a bank."""
+
+    name: str
+    piece: int
+
+
+class ParkedStages(ClusterStages):
+    """Stages whose slots hold nothing between stages."""
+
+    def __init__(self, frame: Frame, body: Body, schedule: CudaSchedule, geometry: RowTeams) -> None:
+        b, places = frame.builder, dict[Key, Place]()
+        elements = geometry.groups * geometry.width * max(schedule.capacity // schedule.order.segments, 1)
+        elements = elements // schedule.order.lanes * max(schedule.order.segments // schedule.cluster, 1)
+        parked = parking(body)
+        names = [b.alloc("row", t, elements * schedule.threads, "shared", dynamic=True) for t in parked.arrays]
+        for key, home in parked.homes.items():
+            places[key] = Place(names[home], min(16 // parked.arrays[home].bytes, geometry.width))
+        self.places = places
+        super().__init__(frame, body, schedule, geometry)
+        self.filled: set[Key] = set()
+
+    def _load(self, stage: int) -> None:
+        """Loads are made a few slots at a time, when they are needed."""
+
+    def _turn(self, p: Pass, slots: Sequence[Slot]) -> None:
+        """`unroll` slots at a time: their loads first."""
+        raw, tile = self.reuse[self.current].raw, self.tile(p.stage.loop)
+        fresh = {step: fetch for step, fetch in raw.items() if fetch not in self.filled}
+        together = self.schedule.unroll
+        for k in range(0, len(slots), together):
+            some = slots[k : k + together]
+            for slot in some:
+                slot.raw.update((fetch, self._load_slot(tile, step, slot)) for step, fetch in fresh.items())
+            for slot in some:
+                self._slot(p, slot)
+                slot.raw.clear()
+                slot.values.clear()
+
+    def stage(self, stage: StageBody) -> None:
+        super().stage(stage)
+        self.filled |= {f for f in self.reuse[self.current].raw.values() if f in self.places}
+
+    def _slot(self, p: Pass, slot: Slot) -> None:
+        reuse = self.reuse[self.current]
+        for lanes, guard in slot.guards():
+            with nullcontext() if guard is None else self.frame.builder.branch(guard):
+                for fetch in reuse.raw.values():
+                    if fetch in self.filled:
+                        slot.raw[fetch] = self._take(fetch, slot, lanes)
+                for number in reuse.taken.values():
+                    slot.values[number] = list(self._take(number, slot, lanes))
+                computed = self._lanes(p, slot, lanes)
+                for fetch in reuse.raw.values():
+                    if fetch in self.places and fetch not in self.filled:
+                        self._put(fetch, slot, lanes, [slot.raw[fetch][j] for j in lanes])
+                for step, number in reuse.kept.items():
+                    self._put(number, slot, lanes, [v[step] for v in computed])
+
+    # -- places ------------------------------------------------------------------------------------
+    def _at(self, place: Place, slot: Slot, j: int) -> Operand:
+        """Where lane `j` of a slot lies."""
+        f, pieces = self.frame, self.geometry.width // place.piece
+        row = (self.slots.index(slot) * pieces + j // place.piece) * self.schedule.threads
+        return f.add(f.mul(f.add(f.thread(), row), place.piece), j % place.piece)
+
+    def _put(self, key: Key, slot: Slot, lanes: range, values: Sequence[Operand]) -> None:
+        place, b = self.places[key], self.frame.builder
+        step = place.piece if len(lanes) == self.geometry.width else 1
+        for k in range(0, len(lanes), step):
+            b.store_vec(place.name, self._at(place, slot, lanes[k]), values[k : k + step])
+
+    def _take(self, key: Key, slot: Slot, lanes: range) -> tuple[Operand, ...]:
+        """The operands of all lanes of a slot; those outside `lanes` are not used."""
+        place, b = self.places[key], self.frame.builder
+        step, found = place.piece if len(lanes) == self.geometry.width else 1, list[Operand]()
+        for k in range(0, len(lanes), step):
+            found += b.load_vec(place.name, self._at(place, slot, lanes[k]), step)
+        return (*found,) if len(lanes) == self.geometry.width else (*found,) * self.geometry.width

@@ -1,0 +1,139 @@
+"""How a small relative error of an operand shows in a result, and which sums cannot cancel.
+
+In: a graph. Out: a `Sign` for every float node, and `growth`: the factor by which a relative error of each operand
+appears in the result, infinite where no factor bounds it (a difference near 0, a jump). Its own file because it is
+analysis of real functions alone: it knows no variant and no half type.
+
+A sign is a constant sign times the unknown signs of some nodes: v*v*v and v have one sign, whatever v is, so that
+v + 0.04*v*v*v adds magnitudes and loses no digits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fuser.dtypes import F32
+from fuser.graph import Graph, Node, PieceAttrs, ReduceAttrs, ScanAttrs, ViewAttrs
+from fuser.passes.simplify import literal_of
+
+INF = math.inf
+FACTORS = 8  # unknown signs in a product that are tracked; a longer product is an unknown sign of its own
+
+# exp(x) of an f32 is neither 0 nor inf for |x| up to 104: an absolute error of x, |x| times a relative one, is a relative
+# error of exp(x). The others fall off no faster. erfc(-x) does as exp(-x^2).
+EXPONENT, SQUARED_EXPONENT = 104.0, 208.0
+
+# Growth by operand, for every sign of the operands.
+GROWTH: dict[str, tuple[float, ...]] = {
+    "negative": (1,), "positive": (1,), "absolute": (1,), "fabs": (1,), "square": (2,), "sqrt": (0.5,), "rsqrt": (0.5,),
+    "cbrt": (1 / 3,), "reciprocal": (1,), "multiply": (1, 1), "divide": (1, 1), "fma": (INF, INF, INF),
+    "maximum": (1, 1), "minimum": (1, 1), "fmax": (1, 1), "fmin": (1, 1), "where": (0, 1, 1), "clip": (1, 1, 1),
+    "copysign": (1, 0), "hypot": (1, 1), "tanh": (1,), "erf": (1,), "arctan": (1,), "arcsinh": (1,),
+    "exp": (EXPONENT,), "exp2": (EXPONENT,), "sigmoid": (EXPONENT,), "one_plus_tanh": (EXPONENT,),
+    "one_plus_erf": (SQUARED_EXPONENT,), "max": (1,), "min": (1,), "cast": (1,),
+}  # fmt: skip
+
+# Functions whose value is never below zero, and those with the sign of their operand.
+POSITIVE = frozenset({
+    "absolute", "fabs", "square", "sqrt", "rsqrt", "exp", "exp2", "sigmoid", "one_plus_tanh", "one_plus_erf", "erfc",
+    "cosh", "hypot", "softplus",
+})  # fmt: skip
+ODD = frozenset({"positive", "tanh", "erf", "sinh", "arctan", "arcsinh", "cbrt", "reciprocal", "round", "expm1", "log1p"})
+# Folds whose result has the sign that all elements have.
+FOLDS = frozenset({"sum", "max", "min", "cumsum", "cummax", "cummin"})
+
+
+@dataclass(frozen=True)
+class Sign:
+    """Negative or not, times the signs of the nodes whose ids are in `factors`; zeros have every sign."""
+
+    negative: bool = False
+    factors: frozenset[int] = frozenset()
+
+    def times(self, other: Sign) -> Sign:
+        return Sign(self.negative != other.negative, self.factors ^ other.factors)
+
+    def flipped(self) -> Sign:
+        return Sign(not self.negative, self.factors)
+
+    @property
+    def known(self) -> bool:
+        return not self.factors
+
+
+POSITIVE_SIGN = Sign()
+
+
+class Conditioning:
+    """Signs of all nodes of a graph, and the growth of errors through its operators."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.signs: dict[Node, Sign] = {}
+        for node in graph.nodes:
+            found = self._sign(node)
+            small = found is not None and len(found.factors) <= FACTORS
+            self.signs[node] = found if found is not None and small else Sign(factors=frozenset({node.id}))
+
+    # -- signs -------------------------------------------------------------------------------------
+    def _sign(self, node: Node) -> Sign | None:
+        """The sign as far as operands tell; None for an unknown one."""
+        if node.op in POSITIVE or node.dtype.kind in "bu":
+            return POSITIVE_SIGN
+        value = literal_of(node)
+        if value is not None:
+            return Sign(negative=value < 0)
+        signs = [self.signs[i] for i in node.inputs]
+        if node.op in ODD:
+            return signs[0]
+        if isinstance(node.attrs, (ViewAttrs, ReduceAttrs, ScanAttrs)):  # other elements: only a known sign is theirs too
+            passes = isinstance(node.attrs, ViewAttrs) or node.op in FOLDS
+            return signs[0] if passes and signs[0].known else None
+        if isinstance(node.attrs, PieceAttrs):
+            return _common(signs) if all(s.known for s in signs) else None
+        rule = _SIGN_RULES.get(node.op)
+        return rule(signs) if rule else None
+
+    # -- errors ------------------------------------------------------------------------------------
+    def growth(self, node: Node) -> tuple[float, ...]:
+        """What a relative error of each operand is multiplied by in the result."""
+        if node.dtype != F32:
+            return (INF,) * len(node.inputs)
+        if isinstance(node.attrs, ViewAttrs):
+            return (1.0,) + (INF,) * (len(node.inputs) - 1)
+        if isinstance(node.attrs, PieceAttrs):
+            return (1.0,) * len(node.inputs)
+        if node.op in ("add", "subtract"):
+            return (1.0, 1.0) if self.adds(node) else (INF, INF)
+        if node.op in ("sum", "cumsum"):
+            return (1.0,) if self.signs[node.inputs[0]].known else (INF,)
+        return GROWTH.get(node.op, (INF,) * len(node.inputs))
+
+    def adds(self, node: Node) -> bool:
+        """Whether an addition or subtraction is one of magnitudes: its operands have one sign (or opposite ones)."""
+        a, b = (self.signs[i] for i in node.inputs)
+        return a == (b if node.op == "add" else b.flipped())
+
+
+def _common(signs: list[Sign]) -> Sign | None:
+    return signs[0] if all(s == signs[0] for s in signs) else None
+
+
+def _larger(signs: list[Sign]) -> Sign | None:
+    return POSITIVE_SIGN if POSITIVE_SIGN in signs else _common(signs)
+
+
+_SIGN_RULES: dict[str, Callable[[list[Sign]], Sign | None]] = {
+    "multiply": lambda s: s[0].times(s[1]),
+    "divide": lambda s: s[0].times(s[1]),
+    "negative": lambda s: s[0].flipped(),
+    "add": _common,
+    "subtract": lambda s: s[0] if s[0] == s[1].flipped() else None,
+    "maximum": _larger,
+    "fmax": _larger,
+    "minimum": _common,
+    "fmin": _common,
+    "where": lambda s: _common(s[1:]),
+    "cast": lambda s: s[0],
+}

@@ -1,0 +1,133 @@
+"""Case A28: processes that share a disk cache, and caches that were damaged, are read-only, or missing."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PROGRAM = """
+import json, os, sys, numpy as np, fuser
+from fuser import kernels
+from fuser.runtime import cache
+def f(x):
+    return np.tanh(x).sum(axis=0)
+x = np.random.default_rng(3).random((50, 40))
+if len(sys.argv) > 1:  # a barrier: wait until all are here
+    print("ready", flush=True)
+    sys.stdin.readline()
+F = fuser.compile(f)
+close = bool(np.allclose(F(x), f(x), rtol=1e-12) and np.allclose(F(x), f(x), rtol=1e-12))
+print(json.dumps({"close": close, "compiled": kernels.compiled_count(), "problem": cache.store().problem}))
+"""
+
+
+def start(folder: Path | str, *args: str, **more: str) -> subprocess.Popen[str]:
+    environment = {**os.environ, "FUSER_CACHE_DIR": str(folder), **more}
+    return subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, *args],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
+    )  # fmt: skip
+
+
+def finish(process: subprocess.Popen[str], line: str = "") -> dict[str, Any]:
+    out, err = process.communicate(line, timeout=120)
+    assert process.returncode == 0, err
+    found: dict[str, Any] = json.loads(out.splitlines()[-1])
+    assert found["close"]
+    return found
+
+
+def files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("??/*.kernel"))
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache that one process has filled."""
+    folder = tmp_path_factory.mktemp("caches") / "filled"
+    assert finish(start(folder))["compiled"] > 0
+    return folder
+
+
+def test_a_second_process_compiles_nothing(filled: Path) -> None:
+    assert files(filled)
+    assert finish(start(filled))["compiled"] == 0
+
+
+def test_eight_processes_at_once_with_an_empty_cache(tmp_path: Path) -> None:
+    folder = tmp_path / "shared"
+    running = [start(folder, "wait") for _ in range(8)]
+    for process in running:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    for process in running:  # all are waiting: off they go
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+    for process in running:
+        assert finish(process)["problem"] == ""
+    assert not list(folder.glob("??/*.tmp"))
+    assert finish(start(folder))["compiled"] == 0
+
+
+@pytest.mark.parametrize("damage", ["empty", "half", "noise"])
+def test_damaged_entries_are_compiled_again_and_replaced(filled: Path, damage: str) -> None:
+    before = {path: path.read_bytes() for path in files(filled)}
+    for path, whole in before.items():
+        path.write_bytes({"empty": b"", "half": whole[: len(whole) // 2], "noise": os.urandom(len(whole))}[damage])
+    assert finish(start(filled))["compiled"] > 0
+    assert files(filled) == sorted(before)
+    assert finish(start(filled))["compiled"] == 0
+
+
+def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("not a folder")
+    found = finish(start(blocked / "cache"))
+    assert found["compiled"] > 0
+    assert found["problem"]
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="the superuser may write anywhere")
+def test_a_read_only_cache(filled: Path) -> None:
+    for path in [filled, *filled.iterdir()]:
+        path.chmod(0o500)
+    try:
+        assert finish(start(filled))["compiled"] == 0
+    finally:
+        for path in [filled, *filled.iterdir()]:
+            path.chmod(0o700)
+
+
+def test_no_home(tmp_path: Path) -> None:
+    finish(start("", HOME=str(tmp_path / "missing" / "home"), XDG_CACHE_HOME=""))
+
+
+def test_killed_in_the_middle_of_a_write(tmp_path: Path) -> None:
+    folder = tmp_path / "killed"
+    code = PROGRAM.replace("def f(x):", "cache.os.replace = lambda *a: os.kill(os.getpid(), 9)\ndef f(x):", 1)
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False,
+        env={**os.environ, "FUSER_CACHE_DIR": str(folder)},
+    )  # fmt: skip
+    assert process.returncode == -signal.SIGKILL
+    assert list(folder.glob("??/*.tmp"))
+    assert files(folder) == []
+    assert finish(start(folder))["compiled"] > 0
+    assert finish(start(folder))["compiled"] == 0
+
+
+def test_never_compiles_where_that_is_forbidden(filled: Path, tmp_path: Path) -> None:
+    assert finish(start(filled, FUSER_COMPILE="never"))["compiled"] == 0
+    process = start(tmp_path / "empty", FUSER_COMPILE="never")
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert "[compile-never]" in err
+    assert "f(f64[50, 40])" in err
