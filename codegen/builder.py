@@ -156,7 +156,7 @@ class KernelBuilder:
             elif isinstance(s, LoadVec):
                 for v in s.vars:
                     self.fresh(v.name)
-            elif isinstance(s, (Let, Mutable, Load, For, Special, Shuffle, Ticket)):
+            elif isinstance(s, (Let, Mutable, Load, For, Special, Shuffle, Ticket, Await)):
                 self.fresh(s.var.name)
                 self._mutable |= {s.var.name} if isinstance(s, Mutable) else set()
 
@@ -370,12 +370,14 @@ class KernelBuilder:
         self._check_stored(buffer, (value,))
         self.emit(StoreRemote(buffer, self._index(index), value, rank, mask))
 
-    def publish(self, flags: str, index: Bound, mask: Operand | None = None) -> None:
-        self.emit(Publish(flags, self._index(index), mask))
+    def publish(self, flags: str, index: Operand, value: Operand, mask: Operand | None = None) -> None:
+        self.emit(Publish(flags, index, value, mask))
 
-    def wait_for(self, flags: str, index: Bound, mask: Operand | None = None) -> None:
-        """Waits for a flag that another block publishes."""
-        self.emit(Await(flags, self._index(index), mask))
+    def wait_for(self, flags: str, index: Operand, dtype: DType, mask: Operand | None = None) -> Var:
+        """The value that another block publishes."""
+        var = Var(self.fresh(flags), dtype)
+        self.emit(Await(var, flags, index, mask))
+        return var
 
     # -- end ---------------------------------------------------------------------------------------
     def finish(self, launch: Launch) -> Kernel:

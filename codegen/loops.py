@@ -239,24 +239,32 @@ class StoreRemote:
 
 @dataclass(frozen=True)
 class Publish:
-    """Sets flag `buffer[index]` of a counter from 0 to 1; this thread's earlier global writes go before it."""
+    """Hands `value` to whoever awaits `buffer[index]`; once for each index. `buffer` has role "flags": each index takes
+    `flag_words(dtype)` of its words, and value and flag are in one word, so neither is ever seen without the other."""
 
     buffer: str
     index: Operand
+    value: Operand
     mask: Operand | None = None
 
 
 @dataclass(frozen=True)
 class Await:
-    """Waits where `mask` holds for flag `buffer[index]`; what its publisher wrote before is then visible to this thread.
+    """`var` is the value published at `buffer[index]`, waited for where `mask` holds; elsewhere it is 0.
 
-    Only for flags of blocks that drew an earlier number from a ticket, and which they publish before they wait for
-    this block: the interpreter runs blocks in that order, in lock step, and takes a flag not yet set for a deadlock.
+    Only from blocks that drew an earlier number from a ticket, and which they publish before they wait for this
+    block: the interpreter runs blocks in that order, in lock step, and takes a value not yet there for a deadlock.
     """
 
+    var: Var
     buffer: str
     index: Operand
     mask: Operand | None = None
+
+
+def flag_words(dtype: DType) -> int:
+    """Words (i64) of a flags buffer that one value takes: 32 bits of it a word."""
+    return -(-dtype.bytes // 4)
 
 
 Statement = (
@@ -268,14 +276,15 @@ SIMT_ONLY = (
     Special, Barrier, Fence, Shuffle, Collective, Ticket, ClusterArrive, ClusterWait, StoreRemote, Publish, Await,
 )  # fmt: skip
 
-BufferRole = Literal["in", "out", "inout", "workspace", "counter"]
+BufferRole = Literal["in", "out", "inout", "workspace", "counter", "flags"]
 
 
 @dataclass(frozen=True)
 class BufferParam:
     """A global array. node: the graph node it holds (None for workspace). size: elements the kernel may touch.
 
-    A `counter` buffer is i32 zeros at every launch and left zero. A `workspace` is uninitialised.
+    A `counter` buffer is i32 zeros at every launch and left zero. `flags` are i64 zeros at every launch, left as they
+    may be. A `workspace` is uninitialised.
     """
 
     name: str

@@ -80,6 +80,7 @@ class _Launch:
         fences = bool(kinds & {loops.Fence, loops.Ticket})
         self.sync = Sync(self.grid[0] * self.grid[1], self.threads, fences, self.cluster)
         self.clock = 0
+        self.published: dict[tuple[str, int], Any] = {}  # values behind flags
         self.scalars = {p.name: np.full((1, 1), p.expr.evaluate(env), p.dtype.numpy) for p in kernel.scalars}
         self.memory = {b.name: self.bind(b, buffers[b.name]) for b in kernel.buffers}
 
@@ -97,8 +98,8 @@ class _Launch:
         loads = any(isinstance(s, (loops.Load, loops.LoadVec)) and s.buffer == b.name for s in statements)
         if stores:
             memory.track(reads=loads)
-        if b.role == "counter" and array[:size].any():
-            raise SimtError(f"counter `{b.name}` does not start at zero", "simt-counter")
+        if b.role in ("counter", "flags") and array[:size].any():
+            raise SimtError(f"{b.role} `{b.name}` does not start at zero", "simt-counter")
         return memory
 
     def run(self) -> None:
@@ -367,24 +368,29 @@ class _Machine:
         memory.store(elements, lanes, clock, self.sync.ordered)
         memory.data[elements] = np.broadcast_to(self.value(s.value), self.lanes)[active]
 
-    def flags(self, s: loops.Publish | loops.Await, mask: Mask) -> tuple[Memory, list[tuple[int, int]]]:
-        """The counter, and (flag, thread) of every lane that takes part."""
-        memory, inner, index = self.access(s, mask, 1)
-        active = self.full(inner)
-        where = np.broadcast_to(index, self.lanes)[active]
-        return memory, list(zip(where.tolist(), self.thread_number[active].tolist(), strict=True))
+    def flags(self, s: loops.Publish | loops.Await, mask: Mask, words: int) -> tuple[Memory, Bools, Ints]:
+        """The array, the lanes that take part, and the first word of each lane's flag (0 for the others)."""
+        memory = self.memory[s.buffer]
+        index = np.broadcast_to(self.value(s.index), self.lanes).astype(np.int64) * words
+        active = self.full(self.narrow(mask, None if s.mask is None else self.value(s.mask)))
+        memory.check_bounds(index[active], 1)
+        memory.check_bounds(index[active] + words - 1, 1)
+        return memory, active, np.where(active, index, 0)
 
     def publish(self, s: loops.Publish, mask: Mask) -> None:
-        memory, found = self.flags(s, mask)
-        for flag, thread in found:
-            if memory.data[flag]:
-                raise SimtError(f"flag `{s.buffer}`[{flag}] is published twice", "simt-flag")
-            memory.data[flag] = 1
-            self.sync.publish((s.buffer, flag), thread, self.tick())
+        memory, active, first = self.flags(s, mask, loops.flag_words(s.value.dtype))
+        values = np.broadcast_to(self.value(s.value), self.lanes)
+        for place, value in zip(first[active].tolist(), values[active], strict=True):
+            if memory.data[place]:
+                raise SimtError(f"`{s.buffer}`[{place}] is published twice", "simt-flag")
+            memory.data[place] = 1
+            self.launch.published[s.buffer, place] = value
 
     def wait_for(self, s: loops.Await, mask: Mask) -> None:
-        memory, found = self.flags(s, mask)
-        for flag, thread in found:
-            if not memory.data[flag]:
-                raise SimtError(f"thread {thread} waits for flag `{s.buffer}`[{flag}] for ever", "simt-flag")
-            self.sync.acquire((s.buffer, flag), thread)
+        memory, active, first = self.flags(s, mask, loops.flag_words(s.var.dtype))
+        found = np.zeros(self.lanes, s.var.dtype.numpy)
+        if active.any() and not memory.data[first[active]].all():
+            place = int(first[active][memory.data[first[active]] == 0][0])
+            raise SimtError(f"`{s.buffer}`[{place}] is waited for and nobody publishes it", "simt-flag")
+        found[active] = [self.launch.published[s.buffer, place] for place in first[active].tolist()]
+        self.values[s.var.name] = found

@@ -56,9 +56,6 @@ class Sync:
         self.pending = np.full(blocks, -1, np.int64)
         self.visible = np.zeros(blocks, np.int64)
         self.reached = np.zeros(blocks, np.int64)
-        # Flags: who set each and when; what a reader has acquired of a writer, up to which clock.
-        self.flags: dict[tuple[str, int], tuple[int, int]] = {}
-        self.acquired: dict[tuple[int, int], int] = {}
 
     # -- meeting -----------------------------------------------------------------------------------
     @staticmethod
@@ -117,14 +114,6 @@ class Sync:
         if (self.reached[blocks] > self.visible[blocks]).any():
             raise SimtError("a block may end while another block of its cluster writes to it", "simt-cluster")
 
-    # -- flags -------------------------------------------------------------------------------------
-    def publish(self, flag: tuple[str, int], thread: int, clock: int) -> None:
-        self.flags[flag] = (thread, clock)
-
-    def acquire(self, flag: tuple[str, int], thread: int) -> None:
-        writer, clock = self.flags[flag]
-        self.acquired[thread, writer] = max(clock, self.acquired.get((thread, writer), 0))
-
     # -- tickets -----------------------------------------------------------------------------------
     def ticket(self, key: tuple[str, int], block: int, lane: int, last: bool, clock: int) -> None:
         """Records that thread `lane` of `block` took a ticket of a counter."""
@@ -139,9 +128,6 @@ class Sync:
         """Whether accesses of threads `by` (of other blocks) at `times` happen before what `lanes` do now."""
         mates = (by >= 0) & (by // self.threads // self.cluster == lanes.block // self.cluster)
         fine = mates & (times < self.visible[lanes.block])
-        if self.acquired:
-            found = zip(lanes.thread.tolist(), by.tolist(), times.tolist(), strict=True)
-            fine |= np.fromiter((t < self.acquired.get((reader, w), 0) for reader, w, t in found), np.bool_, by.size)
         if not self.tickets:
             return fine
         pairs = np.stack([np.where(by < 0, MANY, by // self.threads), lanes.block])

@@ -90,8 +90,8 @@ _LINES: dict[type, Callable[[Any], str]] = {
     ClusterArrive: lambda s: "cluster arrive",
     ClusterWait: lambda s: "cluster wait",
     StoreRemote: lambda s: f"{s.buffer}[{operand(s.index)}] of block {operand(s.rank)} = {operand(s.value)}{_if(s.mask)}",
-    Publish: lambda s: f"publish {s.buffer}[{operand(s.index)}]{_if(s.mask)}",
-    Await: lambda s: f"await {s.buffer}[{operand(s.index)}]{_if(s.mask)}",
+    Publish: lambda s: f"publish {s.buffer}[{operand(s.index)}] = {operand(s.value)}{_if(s.mask)}",
+    Await: lambda s: f"{s.var.name}: {s.var.dtype} = await {s.buffer}[{operand(s.index)}]{_if(s.mask)}",
 }
 
 

@@ -41,7 +41,7 @@ from fuser.codegen.loops import (
 )
 from fuser.codegen.primitives import spelling
 from fuser.codegen.text import operand, statement_text
-from fuser.dtypes import BOOL, I32, DType
+from fuser.dtypes import BOOL, I32, I64, DType
 from fuser.errors import InternalError
 from fuser.optable import table as default_table
 from fuser.optable.base import Reduction, ScalarOp, Table
@@ -93,7 +93,7 @@ class _Checker:
             Let: self.let, Mutable: self.declare_mutable, Assign: self.assign, Load: self.load, Store: self.store,
             LoadVec: self.load_vec, StoreVec: self.store_vec, Alloc: self.alloc, Special: self.special,
             Shuffle: self.shuffle, Collective: self.collective, Ticket: self.ticket, StoreRemote: self.store_remote,
-            Publish: self.flag, Await: self.flag,
+            Publish: self.publish, Await: self.wait_for,
         }  # fmt: skip
 
     # -- walk --------------------------------------------------------------------------------------
@@ -340,7 +340,7 @@ class _Checker:
         row = self.table.rows.get(s.reduction)
         if not isinstance(row, Reduction):
             self.say(f"`{s.reduction}` is no reduction")
-        elif tuple(v.dtype for v in s.state) != row.state(s.operand):
+        elif not _holds([v.dtype for v in s.state], row, s.operand):
             self.say(f"the state of `{s.reduction}` over {s.operand} is {row.state(s.operand)}")
         for v in s.state:
             self.assignable(v)
@@ -363,5 +363,21 @@ class _Checker:
         self.operand(s.index)
         if s.mask is not None:
             self.operand(s.mask, BOOL)
-        if s.buffer not in self.buffers or self.buffers[s.buffer].role != "counter":
+        if s.buffer not in self.buffers or self.buffers[s.buffer].role != "flags":
             self.say(f"`{s.buffer}` holds no flags")
+
+    def publish(self, s: Publish) -> None:
+        self.operand(s.value)
+        self.flag(s)
+
+    def wait_for(self, s: Await) -> None:
+        self.flag(s)
+        self.declare(s.var)
+
+
+def _holds(dtypes: list[DType], row: Reduction, operand: DType) -> bool:
+    """Whether a collective's variables hold a state of the row; an index (i64) may be narrower before the last fold."""
+    declared = row.state(operand)
+    narrow = {(I32, I64)} if row.uses_index else set()
+    same = len(dtypes) == len(declared)
+    return same and all(t == d or (t, d) in narrow for t, d in zip(dtypes, declared, strict=True))

@@ -7,7 +7,7 @@ Attainable bandwidth falls when too few rows keep the device busy: a row of a mu
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from fuser.device import Device
 from fuser.graph import Graph, Node, PieceAttrs
 from fuser.group import Group, Stage
+from fuser.hostexpr import HostExpr
 from fuser.indexmap import Index, linear
 from fuser.optable.base import Cost
 from fuser.passes import registers
@@ -106,27 +107,33 @@ def group_load(facts: Facts, formed: Formed, inputs: Mapping[int, int], stored: 
     space = formed.group.space
     rows = facts.count(space.parallel)
     points = rows * facts.count(space.reduced)
-    row_variables = {f"r{k}" for k in range(len(space.reduced))}
+    variables = {f"r{k}" for k in range(len(space.reduced))} or None
     instructions = special = 0.0
     for k, indices in formed.walk.inside.items():
         node = facts.nodes[k]
         cost = operator_cost(node)
         for index in indices:
-            used = {s for e in index for s in e.symbols}
-            everywhere = not space.reduced or not used.isdisjoint(row_variables) or any("@" in s for s in used)
-            times = rows if not everywhere else points
-            times = times if used else min(times, facts.count(node.shape))
+            times = points if _everywhere(index, variables) else rows
+            times = times if any(e.symbols for e in index) else min(times, facts.count(node.shape))
             instructions += times * cost.instructions
             special += times * cost.sfu
         if is_reduction(node):
             instructions += points * cost.instructions
     for k, indices in formed.walk.memory.items():
-        instructions += points * sum(_access(facts, k, index, formed.extents) for index in indices)
+        for index in indices:
+            times = points if _everywhere(index, variables) else rows
+            instructions += times * _access(facts, k, index, formed.extents)
     instructions += points * sum(
         _access(facts, s.node, s.index, formed.extents) for s in formed.group.stores if not s.per_row
     )
     moved = _moved(facts, inputs, stored, device) + _read_again(facts, formed.group, inputs, device)
     return Load(moved, instructions, special, share(facts, formed.group, device))
+
+
+def _everywhere(index: Index, reduced: Set[str] | None) -> bool:
+    """Whether a value at this index is wanted at every point, not once a row. reduced: variables along a row, if any."""
+    used = {s for e in index for s in e.symbols}
+    return reduced is None or not used.isdisjoint(reduced) or any("@" in s for s in used)
 
 
 def _read_again(facts: Facts, group: Group, inputs: Mapping[int, int], device: Device) -> float:
@@ -169,10 +176,15 @@ def stage_reads(facts: Facts, group: Group, stage: Stage) -> set[int]:
 
 def _access(facts: Facts, node_id: int, index: Index, extents: Extents) -> float:
     """Issue slots of one load or store; what is left of divisions once the address is one sum counts."""
-    if not any(x.op in ("//", "%") for e in index for x in e.walk()):
+    if not any(_divides(x, extents) for e in index for x in e.walk()):
         return ACCESS
     address = simplify(linear(index, facts.nodes[node_id].shape), extents)
-    return ACCESS + DIVISION * sum(x.op in ("//", "%") for x in address.walk())
+    return ACCESS + DIVISION * sum(_divides(x, extents) for x in address.walk())
+
+
+def _divides(e: HostExpr, extents: Extents) -> bool:
+    """Whether an expression is a division that a thread does; those of dims alone are the host's."""
+    return e.op in ("//", "%") and not extents.keys().isdisjoint(e.symbols)
 
 
 def share(facts: Facts, group: Group, device: Device) -> float:

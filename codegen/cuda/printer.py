@@ -25,7 +25,7 @@ from fuser.optable.base import Call, Convert, Infix, Prefix, Table, Ternary
 
 FULL_WARP = "0xffffffffu"
 _SPECIAL = {"thread": "threadIdx.x", "block": "blockIdx.x", "block_y": "blockIdx.y"}
-_HELPER = re.compile(r"\bfuser_\w+(?=\()")
+_HELPER = re.compile(r"\bfuser_\w+(?=[(<])")
 
 Lines = Mapping[str, tuple[str, int]]  # variable name -> (file, line) of the user's source
 
@@ -53,7 +53,7 @@ class _Printer:
             loops.Shuffle: self.shuffle, loops.Ticket: self.ticket, loops.StoreRemote: self.store_remote,
             loops.ClusterArrive: lambda s: self.line("fuser_cluster_arrive();"),
             loops.ClusterWait: lambda s: self.line("fuser_cluster_wait();"),
-            loops.Publish: self.flag, loops.Await: self.flag,
+            loops.Publish: self.publish, loops.Await: self.wait_for,
         }  # fmt: skip
 
     def source(self) -> str:
@@ -202,10 +202,14 @@ class _Printer:
         place = f"{self.names[s.buffer]} + {self.value(s.index)}"
         self.line(f"{guard}*fuser_in_cluster({place}, {self.value(s.rank)}) = {self.value(s.value)};")
 
-    def flag(self, s: loops.Publish | loops.Await) -> None:
+    def publish(self, s: loops.Publish) -> None:
         guard = "" if s.mask is None else f"if ({self.value(s.mask)}) "
-        helper = "fuser_publish" if isinstance(s, loops.Publish) else "fuser_await"
-        self.line(f"{guard}{helper}({self.names[s.buffer]} + {self.value(s.index)});")
+        self.line(f"{guard}fuser_publish({self.names[s.buffer]}, {self.value(s.index)}, {self.value(s.value)});")
+
+    def wait_for(self, s: loops.Await) -> None:
+        kind = c_type(s.var.dtype)
+        found = f"fuser_await<{kind}>({self.names[s.buffer]}, {self.value(s.index)})"
+        self.define(s.var, found if s.mask is None else f"{self.value(s.mask)} ? {found} : ({kind})0")
 
 
 def _operator(spelled: Infix | Prefix, args: list[str], source: DType, target: DType, wraps: bool) -> str:
@@ -262,5 +266,5 @@ def _names(kernel: Kernel, table: Table) -> dict[str, str]:
 def _defined(s: Statement) -> tuple[Var, ...]:
     if isinstance(s, loops.LoadVec):
         return s.vars
-    made = (loops.Let, loops.Mutable, loops.Load, loops.For, loops.Special, loops.Shuffle, loops.Ticket)
+    made = (loops.Let, loops.Mutable, loops.Load, loops.For, loops.Special, loops.Shuffle, loops.Ticket, loops.Await)
     return (s.var,) if isinstance(s, made) else ()

@@ -134,12 +134,9 @@ class Accumulator:
         assign(b, state, _values(self.fold.row.combine(_handles(emit, state), _handles(emit, lifted))))
 
     def folded(self, b: KernelBuilder, lanes: Sequence[int]) -> tuple[Var, ...]:
-        """Lanes of consecutive numbers combined, as a wide state in variables of its own."""
-        state = self.fold.tree(b, [self.lanes[k] for k in lanes])
-        if not any(self.fold.index_parts):
-            assign(b, self.lanes[lanes[0]], state)
-            return self.lanes[lanes[0]]
-        return self.fold.declare(b, self.fold.row.name, self.fold.widen(state, b))
+        """Lanes of consecutive numbers combined, in the variables of the first; indices stay narrow."""
+        assign(b, self.lanes[lanes[0]], self.fold.tree(b, [self.lanes[k] for k in lanes]))
+        return self.lanes[lanes[0]]
 
 
 def start(b: KernelBuilder, fold: Fold, first: Sequence[Operand]) -> Accumulator:

@@ -155,7 +155,7 @@ class RowTeams:
             state = accumulator.folded(b, range(g * self.width, (g + 1) * self.width))
             b.collective(fold.row.name, fold.operand, state, self.team)
             groups.append(state)
-        return fold.tree(b, groups)
+        return fold.widen(fold.tree(b, groups), b)
 
     def across_team(self, parts: Sequence[tuple[Fold, list[State]]], width: int) -> list[list[State]]:
         return [[self._one(fold, state, width) for state in states] for fold, states in parts]

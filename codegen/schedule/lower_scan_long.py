@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fuser.codegen.loops import Kernel, Launch, Operand
+from fuser.codegen.loops import Kernel, Launch, Operand, flag_words
 from fuser.codegen.schedule.accumulate import State
 from fuser.codegen.schedule.body import Body
 from fuser.codegen.schedule.frame import Frame
 from fuser.codegen.schedule.geometry import RowTeams
 from fuser.codegen.schedule.lower_scan import WARP, RowScan
-from fuser.dtypes import BOOL, I32
+from fuser.dtypes import BOOL, I32, I64
 from fuser.hostexpr import HostExpr, call
 from fuser.schedule import CudaSchedule
 
@@ -33,11 +33,10 @@ def lower(frame: Frame, body: Body, schedule: CudaSchedule) -> Kernel:
 
 @dataclass(frozen=True)
 class Level:
-    """Aggregates of 32^k tiles: `count` a row, each with a flag that says it is there."""
+    """Aggregates of 32^k tiles, `count` a row: where their components are published."""
 
     count: HostExpr
-    values: tuple[str, ...]
-    flags: str
+    flags: tuple[str, ...]
 
 
 class LongScan(RowScan):
@@ -49,7 +48,6 @@ class LongScan(RowScan):
         grid = body.rows * self.tiles
         b = frame.builder
         self.drawn = b.buffer("drawn", I32, "counter", None, 1)
-        self.done = b.buffer("done", I32, "counter", None, 1)
         number = b.apply("cast", (self._draw(frame, self.drawn, grid),), frame.index)
         self.point, self.tile = frame.div(number, frame.host(self.tiles)), frame.rem(number, frame.host(self.tiles))
         super().__init__(frame, body, schedule, RowTeams(frame, body, schedule, self.point))
@@ -72,8 +70,8 @@ class LongScan(RowScan):
         while not found or reach < self.schedule.capacity // self.span:
             count = call("//", self.tiles + (reach - 1), reach)
             size = self.body.rows * count
-            values = tuple(b.buffer("aggregate", t, "workspace", None, size) for t in self.fold.dtypes)
-            found.append(Level(count, values, b.buffer("published", I32, "counter", None, size)))
+            flags = [b.buffer("aggregates", I64, "flags", None, size * flag_words(t)) for t in self.fold.dtypes]
+            found.append(Level(count, tuple(flags)))
             reach *= WARP
         return found
 
@@ -90,7 +88,6 @@ class LongScan(RowScan):
         for (lanes, exists, _), items, (exclusive, here) in zip(tiles, groups, prefixes, strict=True):
             self._store(lanes, exists, self.finish(items, self.combine(before, exclusive)))
             before = self.combine(before, here)
-        self._clear()
 
     # -- other tiles -------------------------------------------------------------------------------
     def _before(self, aggregate: State) -> State:
@@ -118,9 +115,8 @@ class LongScan(RowScan):
     def _publish(self, level: Level, at: Operand, aggregate: State, mask: Operand) -> None:
         f = self.frame
         place = f.add(f.mul(self.point, f.host(level.count)), at)
-        for name, value in zip(level.values, aggregate, strict=True):
-            f.builder.store(name, place, value, mask)
-        f.builder.publish(level.flags, place, mask)
+        for flags, value in zip(level.flags, aggregate, strict=True):
+            f.builder.publish(flags, place, value, mask)
 
     def _level(
         self, level: Level, digit: Operand, group: Operand, own: State, last: bool
@@ -131,8 +127,8 @@ class LongScan(RowScan):
         lane = f.rem(thread, WARP)
         earlier = f.both(f.less(lane, digit), f.less(thread, WARP))
         place = f.add(f.add(f.mul(self.point, f.host(level.count)), f.mul(group, WARP)), lane)
-        b.wait_for(level.flags, place, earlier)
-        read: State = tuple(b.load(name, place, earlier) for name in level.values)
+        dtypes = self.fold.dtypes
+        read: State = tuple(b.wait_for(name, place, t, earlier) for name, t in zip(level.flags, dtypes, strict=True))
         others = self.select(earlier, read, self.identity)
         before = self._over_lanes(others)
         if last:
@@ -144,14 +140,3 @@ class LongScan(RowScan):
         held = self.fold.declare(self.frame.builder, "level", state)
         self.frame.builder.collective(self.fold.row.name, self.fold.operand, held, WARP)
         return held
-
-    def _clear(self) -> None:
-        """The last block to get here puts all flags back to zero, as counters must be left."""
-        f, b = self.frame, self.frame.builder
-        b.fence()
-        last = b.apply("equal", (self._draw(f, self.done, self.grid), b.scalar(self.grid - 1, I32)), BOOL)
-        with b.branch(last, uniform=True):
-            for level in self.levels:
-                stop = f.host(self.body.rows * level.count)
-                with b.loop("flag", f.thread(), stop, self.schedule.threads) as flag:
-                    b.store(level.flags, flag, b.literal(0, I32))

@@ -213,6 +213,7 @@ class Reduction:
     accepts: Callable[[DType], DType | None]  # input dtype -> the dtype the operand is cast to; None: refused
     empty: str = "identity"
     uses_index: bool = False
+    symmetric: bool = False  # combine(a, b) surely is combine(b, a), bit for bit, in what `finish` reads
     exact: bool = False
     cost: Cost = Cost()
     ulp_note: str = ""

@@ -67,12 +67,15 @@ def _cross_entropy(b: Builder, inputs: Sequence[Node], params: Params) -> Node:
     logits, target = inputs
     k = params["axis"]
     valid, picked = _picked(b, logits, target, k, params["ignore_index"])
-    top = red.raw(b, "max_sumexp", logits, (k,))
-    total = ew.node(b, "add", top, ew.node(b, "log", red.item(b, top, 1)))
-    loss = ew.node(b, "subtract", total, picked)
+    top = top_of(b, logits, (k,))
+    logarithm, _ = log_sumexp(b, logits, top, (k,), keepdims=False)
+    top = views.squeeze(b, top, k)
+    # No element is above the maximum; saying so (NaN stays) tells that the sum below cancels nothing.
+    below = ew.node(b, "maximum", ew.node(b, "subtract", top, picked), 0.0)
+    loss = ew.node(b, "add", logarithm, below)
     smoothing = params["label_smoothing"]
     if smoothing != 0.0:
-        even = ew.node(b, "subtract", total, red.mean(b, logits, k))
+        even = ew.node(b, "add", logarithm, ew.node(b, "subtract", top, red.mean(b, logits, k)))
         kept = ew.node(b, "multiply", loss, 1.0 - smoothing)
         loss = ew.node(b, "add", kept, ew.node(b, "multiply", even, smoothing))
     return _over_valid(b, loss, valid, params["reduction"])

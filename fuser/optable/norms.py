@@ -1,7 +1,8 @@
 """Normalisations: softmax and its kin, and layer, RMS, group and batch norms, as composites.
 
-In: nothing. Out: composite rows. Softmax, log_softmax and logsumexp lower to the reduction `max_sumexp` (one pass
-for both statistics); the norms centre in a second pass, as NumPy's var does. References are written in NumPy, in f64.
+In: nothing. Out: composite rows. Softmax and its kin take the maximum first and then one exponential an element: a row
+is kept from one to the other. Only logsumexp of a whole array lowers to the reduction `max_sumexp`, which reads it once.
+The norms centre in a second pass, as NumPy's var does. References are written in NumPy, in f64.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from fuser.errors import ShapeError, UnsupportedError
 from fuser.graph import Builder, Node
 from fuser.optable.adapt import arrays, as_float, function, named
 from fuser.optable.base import Composite, Table
-from fuser.shapes import Shape
+from fuser.shapes import Shape, numel
 
 Params = dict[str, Any]
 
@@ -35,11 +36,17 @@ def _f64(x: Any) -> Any:
 
 
 # -- softmax ---------------------------------------------------------------------------------------
-def _max_sumexp(b: Builder, x: Node, axes: tuple[int, ...]) -> tuple[Node, Node]:
-    """(max, sum of exp(x - max)) over axes, kept with length 1; under an infinite max the sum is NaN."""
-    top = red.raw(b, "max_sumexp", x, axes)
-    total = ew.node(b, "add", red.item(b, top, 1), ew.node(b, "subtract", top, top))
-    return red.keep(b, top, axes), red.keep(b, total, axes)
+def top_of(b: Builder, x: Node, axes: tuple[int, ...]) -> Node:
+    """The maximum over axes, kept with length 1; of nothing -inf."""
+    nothing = numel(x.shape[a] for a in axes) == 0
+    return red.reduce(b, "max", x, axes, keepdims=True, initial=float("-inf") if nothing else None)
+
+
+def log_sumexp(b: Builder, x: Node, top: Node, axes: tuple[int, ...], keepdims: bool) -> tuple[Node, Node]:
+    """(log of the sum of exp(x - shift) over axes, shift): the maximum, 0 in place of an infinite one."""
+    shift = ew.where(b, ew.node(b, "isfinite", top), top, 0.0)
+    e = ew.node(b, "exp", ew.node(b, "subtract", x, shift))
+    return ew.node(b, "log", red.reduce(b, "sum", e, axes, keepdims=keepdims)), shift
 
 
 def _softmax_build(name: str) -> Any:
@@ -51,9 +58,9 @@ def _softmax_build(name: str) -> Any:
 
 
 def _softmax(b: Builder, inputs: Sequence[Node], params: Params) -> Node:
-    (x,) = inputs
-    top, total = _max_sumexp(b, x, params["axis"])
-    return ew.node(b, "divide", ew.node(b, "exp", ew.node(b, "subtract", x, top)), total)
+    (x,), axes = inputs, params["axis"]
+    e = ew.node(b, "exp", ew.node(b, "subtract", x, top_of(b, x, axes)))
+    return ew.node(b, "divide", e, red.reduce(b, "sum", e, axes, keepdims=True))
 
 
 def _softmax_array(x: Any, axis: tuple[int, ...]) -> Any:
@@ -63,9 +70,10 @@ def _softmax_array(x: Any, axis: tuple[int, ...]) -> Any:
 
 
 def _log_softmax(b: Builder, inputs: Sequence[Node], params: Params) -> Node:
-    (x,) = inputs
-    top, total = _max_sumexp(b, x, params["axis"])
-    return ew.node(b, "subtract", ew.node(b, "subtract", x, top), ew.node(b, "log", total))
+    (x,), axes = inputs, params["axis"]
+    shifted = ew.node(b, "subtract", x, top_of(b, x, axes))
+    total = red.reduce(b, "sum", ew.node(b, "exp", shifted), axes, keepdims=True)
+    return ew.node(b, "subtract", shifted, ew.node(b, "log", total))
 
 
 def _log_softmax_array(x: Any, axis: tuple[int, ...]) -> Any:
@@ -90,10 +98,14 @@ def _logsumexp_infer(b: Builder, inputs: Sequence[Node], params: Params) -> tupl
 
 
 def _logsumexp(b: Builder, inputs: Sequence[Node], params: Params) -> Node:
-    (x,) = inputs
-    top = red.raw(b, "max_sumexp", x, params["axis"])
-    result = ew.node(b, "add", top, ew.node(b, "log", red.item(b, top, 1)))
-    return red.keep(b, result, params["axis"]) if params["keepdims"] else result
+    (x,), axes = inputs, params["axis"]
+    if len(axes) == x.rank:
+        top = red.raw(b, "max_sumexp", x, axes)
+        result = ew.node(b, "add", top, ew.node(b, "log", red.item(b, top, 1)))
+        return red.keep(b, result, axes) if params["keepdims"] else result
+    logarithm, shift = log_sumexp(b, x, top_of(b, x, axes), axes, keepdims=True)
+    result = ew.node(b, "add", shift, logarithm)
+    return result if params["keepdims"] else views.squeeze(b, result, axes)
 
 
 def _logsumexp_array(x: Any, axis: tuple[int, ...], keepdims: bool) -> Any:

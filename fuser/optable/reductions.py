@@ -153,15 +153,19 @@ EXTREMES = (
 
 
 # -- positions -------------------------------------------------------------------------------------
-def _better(wins: S, a: State, b: State) -> State:
-    """State `b` where it wins, or ties with a smaller index; NaN wins over numbers."""
+OPPOSITE = {"greater": "less_equal", "less": "greater_equal"}
+
+
+def _better(beats: str, a: State, b: State) -> State:
+    """State `b` where its value beats that of `a`, or ties with a smaller index; NaN beats numbers."""
     (x, i), (y, j) = a, b
-    tie = y.eq(x)
-    if x.dtype.is_float:
-        x_nan, y_nan = x.ne(x), y.ne(y)
-        wins = wins | (y_nan & x.eq(x))
-        tie = tie | (x_nan & y_nan)
-    take = wins | (tie & (j < i))
+    earlier = j < i
+    if not x.dtype.is_float:
+        take = y.op(beats, x, dtype=BOOL) | (y.eq(x) & earlier)
+    else:  # a comparison with NaN is false, its opposite's negation true: few instructions, as `earlier` is often known
+        unbeaten = y.op(beats, x, dtype=BOOL) | y.eq(x) | y.ne(y)
+        above = ~y.op(OPPOSITE[beats], x, dtype=BOOL) & x.eq(x)
+        take = (unbeaten & earlier) | above
     return take.where(y, x), take.where(j, i)
 
 
@@ -181,9 +185,9 @@ def _position(name: str, worst: Bound, beats: str, find: Callable[..., Any]) -> 
     """argmax or argmin: `worst` is the identity's value, `beats` the row by which a later value wins."""
     return Reduction(
         name=name, state=lambda t: (t, I64), results=lambda t: (I64,), identity=lambda t: (worst(t), LAST_INDEX),
-        lift=lambda x, i: (x, i), combine=lambda a, b: _better(b[0].op(beats, a[0], dtype=BOOL), a, b),
-        finish=lambda state, n: (state[1],), accepts=_ordered_number, reference=_position_array(find), empty="error",
-        uses_index=True, exact=True, cost=Cost(8, registers=2),
+        lift=lambda x, i: (x, i), combine=lambda a, b: _better(beats, a, b), finish=lambda state, n: (state[1],),
+        accepts=_ordered_number, reference=_position_array(find), empty="error",
+        uses_index=True, symmetric=True, exact=True, cost=Cost(6, registers=2),
         names=Names(numpy=(name,), torch=(name,), methods=(name,)),
         no_vjp="the result is an index", notes="the first of equal values; the first NaN before any number; i64",
     )  # fmt: skip

@@ -208,7 +208,7 @@ class Binder:
                 slots.append(self._place(self.graph.by_id[b.node]))
             else:
                 nbytes = int(wrap(b.size).evaluate(self.env)) * b.dtype.bytes
-                slots.append(self._workspace(b.name, Scratch(nbytes, zeroed=b.role == "counter")))
+                slots.append(self._workspace(b.name, Scratch(nbytes, zeroed=b.role in ("counter", "flags"))))
         if 0 in grid:
             return None  # nothing to do; the buffers above exist all the same
         fixed: list[Any] = []

@@ -88,7 +88,7 @@ def table(arch: str) -> tuple[tuple[Row, ...], tuple[str, ...]]:
         try:
             kernels = compiled.plan(*inputs, device=arch).kernels
         except Exception as error:
-            faults.append(f"{name}: {type(error).__name__}: {str(error)[:600]}")
+            faults.append(f"{name}: {type(error).__name__}: " + "\n".join(str(error).splitlines()[:3]))
             continue
         rows += [row for k in kernels for row in _rows(name, k)]
     return tuple(rows), tuple(faults)

@@ -11,7 +11,7 @@ import pytest
 from tests.frontend.dsl.support import ROOT
 from tests.frontend.dsl.test_meaning import check
 
-DIMS = {"n": 6, "d": 8, "classes": 10, "b": 4, "c": 3, "h": 5, "w": 2}
+DIMS = {"n": 6, "d": 8, "classes": 10, "b": 4, "c": 3, "h": 5, "w": 2, "k": 4}
 RNG = np.random.default_rng(7)
 EXAMPLES = sorted((ROOT / "examples").glob("*.fuse"))
 
@@ -26,6 +26,7 @@ INPUTS: dict[str, tuple[Any, ...]] = {
     "layer_norm": (normal(6, 8), normal(8), normal(8), 1e-5),
     "rms_norm_residual": (normal(6, 8), normal(6, 8), normal(8), 1e-6),
     "gelu": (normal(6, 8), normal(8), "tanh"),
+    "scores": (normal(6, 8), normal(8, 4), normal(8)),
     "swiglu": (normal(6, 16),),
     "cross_entropy": (normal(6, 10), np.array([3, -100, 0, 9, 9, -100], np.int64), -100),
     "batch_norm": (normal(4, 3, 5, 2), normal(3), normal(3), normal(3), abs(normal(3)), 0.1, 1e-5),
