@@ -16,6 +16,8 @@ from dataclasses import dataclass
 
 from fuser.dtypes import F32
 from fuser.graph import Graph, Node, PieceAttrs, ReduceAttrs, ScanAttrs, ViewAttrs
+from fuser.hostexpr import sym
+from fuser.indexmap import Index
 from fuser.passes.simplify import literal_of
 
 INF = math.inf
@@ -79,8 +81,10 @@ class Conditioning:
     # -- signs -------------------------------------------------------------------------------------
     def _sign(self, node: Node) -> Sign | None:
         """The sign as far as operands tell; None for an unknown one."""
-        if node.op in POSITIVE or node.dtype.kind in "bu":
+        if node.op in POSITIVE or node.dtype.kind in "bu" or is_log_sumexp(node):
             return POSITIVE_SIGN
+        if node.op == "subtract" and _below_maximum(node, replaced=False) is not None:
+            return Sign(negative=True)
         value = literal_of(node)
         if value is not None:
             return Sign(negative=value < 0)
@@ -106,6 +110,8 @@ class Conditioning:
             return (1.0,) * len(node.inputs)
         if node.op in ("add", "subtract"):
             return (1.0, 1.0) if self.adds(node) else (INF, INF)
+        if node.op == "log":
+            return (1.0,) if is_log_sumexp(node) else (INF,)
         if node.op in ("sum", "cumsum"):
             return (1.0,) if self.signs[node.inputs[0]].known else (INF,)
         return GROWTH.get(node.op, (INF,) * len(node.inputs))
@@ -114,6 +120,52 @@ class Conditioning:
         """Whether an addition or subtraction is one of magnitudes: its operands have one sign (or opposite ones)."""
         a, b = (self.signs[i] for i in node.inputs)
         return a == (b if node.op == "add" else b.flipped())
+
+
+# -- a row against its maximum ---------------------------------------------------------------------
+def is_log_sumexp(node: Node) -> bool:
+    """Whether a node is log(S), S = sum of exp(x - max x), the maximum perhaps 0 in place of an infinite one.
+
+    One element gives exp(0) = 1 without error. So an error e of the others is one of e*(S - 1) in S, and of e*(S - 1)/S
+    in log(S), which is less than e*log(S).
+    """
+    total = _behind_views(node.inputs[0]) if node.op == "log" else node
+    if total.op != "sum" or total.inputs[0].op != "exp":
+        return False
+    shifted = total.inputs[0].inputs[0]
+    found = _below_maximum(shifted, replaced=True)
+    return found is not None and found.attrs == total.attrs
+
+
+def _below_maximum(node: Node, replaced: bool) -> Node | None:
+    """The `max` node that a difference x - max(x) takes along its axes; replaced: it may be 0 where it is infinite."""
+    if node.op != "subtract":
+        return None
+    x, top = node.inputs
+    index: Index = tuple(sym(f"${k}") for k in range(node.rank))
+    while top.op != "max":
+        if isinstance(top.attrs, ViewAttrs) and len(top.inputs) == 1:
+            index, top = top.attrs.map.apply(index), top.inputs[0]
+        elif replaced and top.op == "where" and _is_finite_test(top):
+            top = top.inputs[1]
+        else:
+            return None
+    if not isinstance(top.attrs, ReduceAttrs) or top.inputs[0] is not x:
+        return None
+    own = tuple(sym(f"${k}") for k in range(node.rank) if k not in top.attrs.axes)
+    return top if tuple(index) == own else None
+
+
+def _is_finite_test(node: Node) -> bool:
+    """where(isfinite(m), m, 0)."""
+    test, value, other = node.inputs
+    return test.op == "isfinite" and test.inputs[0] is value and literal_of(other) == 0
+
+
+def _behind_views(node: Node) -> Node:
+    while isinstance(node.attrs, ViewAttrs):
+        node = node.inputs[0]
+    return node
 
 
 def _common(signs: list[Sign]) -> Sign | None:

@@ -100,6 +100,7 @@ HELPERS: dict[str, tuple[str, ...]] = {
         "    return whole.value;",
         "}",
     ),
+    **ARITHMETIC,
 }
 
 

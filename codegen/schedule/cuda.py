@@ -13,7 +13,6 @@ from functools import lru_cache
 from fuser.codegen.loops import Kernel
 from fuser.codegen.program import Program
 from fuser.codegen.schedule import (
-    lower_cluster,
     lower_pointwise,
     lower_reduce,
     lower_resident,
@@ -31,6 +30,7 @@ from fuser.codegen.schedule.exchange import SHARED_LIMIT, bytes_needed
 from fuser.codegen.schedule.frame import Frame
 from fuser.codegen.schedule.lengths import length_bucket
 from fuser.codegen.schedule.lower_resident import reuse_of
+from fuser.codegen.schedule.parking import Fit, Row, fit, parking
 from fuser.device import Device
 from fuser.dtypes import compute_dtype
 from fuser.errors import InternalError
@@ -45,13 +45,7 @@ from fuser.shapes import numel
 ONE = Order(1)
 BLOCK = 256  # threads of a block unless a row needs more
 RESIDENT_BYTES = 128  # of a row's raw inputs that a thread keeps from stage to stage
-MAX_TURNS = 2  # segments of a row that a block of a cluster keeps
-# Registers of a resident kernel besides what it holds, more where later stages load weights, and for each further input
-# of the first stage (NVRTC 13: softmax, layer norm, RMS norm with a residual).
-BESIDE, WEIGHTS, STREAM = 34, 14, 4
-# What is tried for rows over a cluster, best first: threads a block, blocks that share a segment of 16 Ki elements,
-# blocks an SM, and the estimate of registers up to which NVRTC 13 did not spill.
-CLUSTERS = ((512, 1, 2, 66), (256, 2, 3, 84), (512, 2, 2, 88), (512, 4, 2, 88), (256, 2, 2, 128), (512, 1, 1, 128))
+LONG_LANES = 4096  # lanes of rows that are long enough to wait in shared memory (8 Ki elements)
 SHORT_ROW = 32  # elements a thread up to which even one stage loads its whole row before it computes
 LANE_STEPS = 2048  # steps times lanes that a kernel's main body may have: beyond, the compiler is the bottleneck
 
@@ -93,8 +87,6 @@ def lower(graph: Graph, group: Group, schedule: CudaSchedule, layouts: Layouts) 
         return (lower_scan.lower(frame, body, schedule, columns=not group.space.inner),)
     if schedule.parked:
         return (lower_shared.lower(frame, body, schedule),)
-    if schedule.cluster > 1:
-        return (lower_cluster.lower(frame, body, schedule),)
     if schedule.resident:
         return (lower_resident.lower(frame, body, schedule),)
     return (lower_reduce.lower(frame, body, schedule),)
@@ -102,9 +94,11 @@ def lower(graph: Graph, group: Group, schedule: CudaSchedule, layouts: Layouts) 
 
 def retreat(schedule: CudaSchedule) -> CudaSchedule | None:
     """The next schedule to try when the compiler reports spills; None when there is none. Never another order."""
+    if schedule.parked and schedule.unroll > 1 and schedule.kind != "scan":
+        return replace(schedule, unroll=schedule.unroll // 2)
     if schedule.min_blocks > 1:
         return replace(schedule, min_blocks=1)
-    if schedule.resident:
+    if schedule.resident or schedule.parked:
         return replace(schedule, resident=False, cluster=1, parked=False)
     if schedule.unroll > 1 and schedule.kind != "scan":  # a scan's rows a thread are part of its order
         return replace(schedule, unroll=schedule.unroll // 2)
@@ -118,9 +112,10 @@ def retreat(schedule: CudaSchedule) -> CudaSchedule | None:
 def _resident_blocks(threads: int, held: int) -> int:
     """Blocks an SM that a resident row kernel is compiled for: two of 512 threads where registers allow.
 
-    One such block an SM has nothing to overlap its barriers with; smaller ones fit several times whatever they take.
+    One such block an SM has nothing to overlap its barriers with. Besides what it holds (bytes a thread), the kernel
+    took about 34 registers (NVRTC 13, softmax and layer norm); smaller blocks fit several times whatever they take.
     """
-    return 2 if threads == 512 and held // 4 + BESIDE <= 68 else 1
+    return 2 if threads == 512 and held // 4 + 34 <= 68 else 1
 
 
 class _Chooser:
@@ -173,33 +168,28 @@ class _Chooser:
             plain = threads == BLOCK and self._state_registers() == 1 and self._steps() < 16
             turns = 1 if team > 512 else self._turns(fixed, rows * team // threads)
             return replace(chosen, turns=turns, min_blocks=5 if plain else 1)  # 48 registers
+        if found := self._parked(fixed, vector, length):
+            return replace(
+                chosen, threads=found.threads, threads_per_row=found.threads, resident=True, parked=True,
+                cluster=found.cluster, min_blocks=found.blocks, unroll=found.unroll,
+            )  # fmt: skip
         held = self._held_bytes(length // team) if fixed.segments == 1 else 0
         blocks = _resident_blocks(threads, held + self._fresh_bytes() * vector)
-        if (not held or (threads == 512 and blocks == 1)) and (shared := self._cluster(fixed, vector, length)):
-            team, cluster, blocks = shared
-            return replace(
-                chosen, threads=team, threads_per_row=team, resident=True, cluster=cluster, min_blocks=blocks
-            )
         if not held:
             return chosen
         return replace(chosen, resident=True, min_blocks=blocks)
 
-    def _cluster(self, fixed: Order, vector: int, length: int) -> tuple[int, int, int] | None:
-        """Threads a block, blocks a cluster and blocks an SM for rows that one block cannot keep, or only as the only
-        block of its SM; None for others, and where a cluster cannot either."""
-        if self.device.cluster == 1 or len(self.body.stages) < 2 or fixed.lanes < 4096:
+    def _parked(self, fixed: Order, vector: int, length: int) -> Fit | None:
+        """How long rows of several stages wait in shared memory; None for others, and where they fit no block."""
+        if len(self.body.stages) < 2 or fixed.lanes < LONG_LANES:
             return None
-        fresh = self._fresh_bytes() * vector
-        beside = BESIDE + (WEIGHTS if fresh else 0) + STREAM * (len(reuse_of(self.body).stages[0].raw) - 1)
-        for team, split, blocks, registers in CLUSTERS:
-            cluster = fixed.segments * split
-            turns = -(-cluster // self.device.cluster)
-            if fixed.lanes % (team * vector * split) or turns > (MAX_TURNS if split == 1 else 1):
-                continue
-            held = self._held_bytes(length // team // (cluster // turns))
-            if held and (held + fresh) // 4 + beside <= registers:
-                return (team, cluster // turns, blocks) if cluster > 1 else None
-        return None
+        streams = len(reuse_of(self.body).stages[0].raw)
+        kept, stages = parking(self.body).bytes_kept, len([s for s in self.body.stages if s.has_loop])
+        row = Row(length, kept, vector, streams, self._fresh_bytes() > 0, stages)
+        found = fit(row, fixed, self.device)
+        if found is None or length // (found.cluster * found.threads) * self._steps() > 2 * LANE_STEPS:
+            return None
+        return found
 
     def _any_whole(self, vector: int, axis: Axis) -> bool:
         """Whether any access of a loop is a whole vector; else neighbouring threads take neighbouring elements."""
@@ -256,7 +246,8 @@ class _Chooser:
             team = min(max(length // 4, 1), BLOCK)
             if length > lower_scan_long.LONG:
                 together = 8 if self._state_registers() == 1 else 4
-                return self._schedule("scan", BLOCK, 4, together, BLOCK, Order(BLOCK * 4 * together), length)
+                long = self._schedule("scan", BLOCK, 4, together, BLOCK, Order(BLOCK * 4 * together), length)
+                return replace(long, parked=True, min_blocks=4) if lower_scan_long.separable(self.body) else long
             together = max(min(4, length // (team * 4)), 1)
             return self._schedule("scan", BLOCK, 4, together, team, Order(team * 4), length)
         axes = self.body.parallel

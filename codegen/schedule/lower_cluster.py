@@ -1,33 +1,19 @@
-"""Rows over a cluster of blocks: each block keeps its segments of the row in registers from stage to stage.
+"""Rows over a cluster of blocks: how the blocks' partials become one result, in the fixed order.
 
-In: a body of several stages over long rows, a row schedule with a cluster. Out: one kernel that reads the row once. A
-block folds what it has as a resident row does: whole segments, or in a larger cluster a part of one segment's lanes (the
-highest bits of the lane number). Then every block sends its partial into the shared memory of all others, and each
-folds them pairwise in rank order, which is the order of lanes, then of segments. Needs sm_90 or newer.
+In: what a block has folded of a row: whole segments, or in a larger cluster a part of one segment's lanes (the highest
+bits of the lane number). Out: the row's fold, in every block. Every block sends its partial into the shared memory of
+all others, and each folds them pairwise in rank order, which is the order of lanes, then of segments. Needs sm_90.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fuser.codegen.loops import ClusterArrive, ClusterWait, Kernel, Launch, Operand
+from fuser.codegen.loops import ClusterArrive, ClusterWait, Operand
 from fuser.codegen.schedule.accumulate import Fold, State
-from fuser.codegen.schedule.body import Body
-from fuser.codegen.schedule.frame import Frame
-from fuser.codegen.schedule.geometry import RowTeams
 from fuser.codegen.schedule.lower_reduce import Totals
-from fuser.codegen.schedule.lower_resident import ResidentStages, write_stages
+from fuser.codegen.schedule.lower_resident import ResidentStages
 from fuser.dtypes import BOOL, I32
-from fuser.schedule import CudaSchedule
-
-
-def lower(frame: Frame, body: Body, schedule: CudaSchedule) -> Kernel:
-    """The kernel of a group of row reductions whose rows are spread over the blocks of a cluster."""
-    frame.builder.emit(ClusterArrive())  # "this block has started": waited for only before the first exchange
-    write_stages(ClusterStages(frame, body, schedule, RowTeams(frame, body, schedule)))
-    grid = RowTeams.grid(body, schedule)
-    launch = Launch((grid, 1), schedule.threads, schedule.min_blocks, cluster=schedule.cluster)
-    return frame.builder.finish(launch)
 
 
 class ClusterStages(ResidentStages):

@@ -77,14 +77,16 @@ class _Scan:
             out.append((here, values, self.combine(out[-1][2], state) if out else state))
         return out
 
-    def finish(self, items: Sequence[Item], before: State) -> list[dict[int, Operand]]:
-        """Every step of each item, given the fold of all that comes before the first."""
+    def finish(
+        self, items: Sequence[Item], before: State, only: Sequence[bool] | None = None
+    ) -> list[dict[int, Operand]]:
+        """Every step of each item (of those in `only`), given the fold of all that comes before the first."""
         b, out, previous = self.frame.builder, [], before
         lane = Lane(self.stage.loop, b, self.frame.loader(self.stage.loop))
         for at, values, prefix in items:
             inclusive = self.combine(before, prefix)
             result = previous if self.attrs.exclusive else inclusive
-            out.append(lane.run(at, {(self.site.node, 0): result[0]}, values))
+            out.append(lane.run(at, {(self.site.node, 0): result[0]}, values, only))
             previous = inclusive
         return out
 

@@ -16,12 +16,21 @@ from fuser.codegen.schedule.accumulate import State
 from fuser.codegen.schedule.body import Body
 from fuser.codegen.schedule.frame import Frame
 from fuser.codegen.schedule.geometry import RowTeams
-from fuser.codegen.schedule.lower_scan import WARP, RowScan
+from fuser.codegen.schedule.lower_scan import WARP, Item, RowScan
 from fuser.dtypes import BOOL, I32, I64
 from fuser.hostexpr import HostExpr, call
 from fuser.schedule import CudaSchedule
 
+AT_ONCE = 4  # sub-tiles whose loads a thread has on the way together
 LONG = 32768  # elements up to which one block scans a row tile by tile
+
+
+def separable(body: Body) -> bool:
+    """Whether what is stored needs of the scanned elements only the scan itself, so that prefixes alone may wait."""
+    (stage,) = body.stages
+    (site,) = stage.reduces
+    later, before = stage.loop.needed([s.step for s in stage.stores]), stage.loop.needed([site.step])
+    return not any(x and y for x, y in zip(later, before, strict=True))
 
 
 def lower(frame: Frame, body: Body, schedule: CudaSchedule) -> Kernel:
@@ -54,6 +63,7 @@ class LongScan(RowScan):
         self.grid: HostExpr = grid
         self.span = span
         self.levels = self._levels()
+        self.places = self._allocate()
 
     @staticmethod
     def _draw(frame: Frame, counter: str, grid: HostExpr) -> Operand:
@@ -78,16 +88,56 @@ class LongScan(RowScan):
     def write(self) -> None:
         f = self.frame
         base = f.mul(self.tile, self.span)
-        tiles = [self._tile(f.add(base, g * self.tile_elements)) for g in range(self.schedule.unroll)]
-        groups = [self.items(*tile) for tile in tiles]
-        prefixes = self._across([items[-1][2] for items in groups])
+        subtiles: list[tuple[list[Operand], list[Item]]] = []
+        for first in range(0, self.schedule.unroll, AT_ONCE):
+            some = range(first, min(first + AT_ONCE, self.schedule.unroll))
+            tiles = [self._tile(f.add(base, g * self.tile_elements)) for g in some]
+            subtiles += [(exists, self.items(lanes, exists, loads)) for lanes, exists, loads in tiles]
+            for g in some:
+                self._park(g, subtiles[g][1])
+        prefixes = self._across([items[-1][2] for _, items in subtiles])
         total = prefixes[0][1]
         for _, more in prefixes[1:]:
             total = self.combine(total, more)
         before = self._before(total)
-        for (lanes, exists, _), items, (exclusive, here) in zip(tiles, groups, prefixes, strict=True):
-            self._store(lanes, exists, self.finish(items, self.combine(before, exclusive)))
+        only = self.stage.loop.needed([s.step for s in self.stage.stores])
+        for g, ((exists, items), (exclusive, here)) in enumerate(zip(subtiles, prefixes, strict=True)):
+            values = self.finish(self._fetched(g, items), self.combine(before, exclusive), only)
+            self._store([at for at, _, _ in items], exists, values)
             before = self.combine(before, here)
+
+    # -- prefixes within a thread wait in shared memory, so that more blocks fit while some wait for others ------------
+    def _allocate(self) -> list[tuple[str, int]]:
+        """An array of [sub-tile, piece, thread, element] for each component of a state, with a piece's elements."""
+        if not self.schedule.parked:
+            return []
+        size = self.schedule.unroll * self.width * self.schedule.threads
+        alloc = self.frame.builder.alloc
+        return [
+            (alloc("prefix", t, size, "shared", dynamic=True), min(16 // t.bytes, self.width))
+            for t in self.fold.dtypes
+        ]
+
+    def _park(self, g: int, items: Sequence[Item]) -> None:
+        for k, (name, piece) in enumerate(self.places):
+            for j in range(0, self.width, piece):
+                values = [prefix[k] for _, _, prefix in items[j : j + piece]]
+                self.frame.builder.store_vec(name, self._place(g, j, piece), values)
+
+    def _fetched(self, g: int, items: list[Item]) -> list[Item]:
+        if not self.places:
+            return items
+        parts = [
+            [v for j in range(0, self.width, p) for v in self.frame.builder.load_vec(name, self._place(g, j, p), p)]
+            for name, p in self.places
+        ]
+        return [(at, {}, tuple(part[j] for part in parts)) for j, (at, _, _) in enumerate(items)]
+
+    def _place(self, g: int, j: int, piece: int) -> Operand:
+        """Where a thread's element `j` of sub-tile `g` waits: neighbours' pieces lie side by side."""
+        f = self.frame
+        row = (g * (self.width // piece) + j // piece) * self.schedule.threads
+        return f.mul(f.add(f.thread(), row), piece)
 
     # -- other tiles -------------------------------------------------------------------------------
     def _before(self, aggregate: State) -> State:

@@ -12,17 +12,14 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 
 from fuser.codegen.loops import ClusterArrive, Kernel, Launch, Operand
-from fuser.codegen.program import Fetch
 from fuser.codegen.schedule.body import Body, StageBody
 from fuser.codegen.schedule.frame import Frame
 from fuser.codegen.schedule.geometry import RowTeams
 from fuser.codegen.schedule.lower_cluster import ClusterStages
 from fuser.codegen.schedule.lower_reduce import Pass
-from fuser.codegen.schedule.lower_resident import Slot, reuse_of, write_stages
-from fuser.dtypes import DType
+from fuser.codegen.schedule.lower_resident import Slot, write_stages
+from fuser.codegen.schedule.parking import Key, parking
 from fuser.schedule import CudaSchedule
-
-Key = Fetch | int  # a load, or the number of a kept value
 
 
 def lower(frame: Frame, body: Body, schedule: CudaSchedule) -> Kernel:
@@ -33,39 +30,6 @@ def lower(frame: Frame, body: Body, schedule: CudaSchedule) -> Kernel:
     grid = RowTeams.grid(body, schedule)
     launch = Launch((grid, 1), schedule.threads, schedule.min_blocks, cluster=schedule.cluster)
     return frame.builder.finish(launch)
-
-
-@dataclass(frozen=True)
-class Parking:
-    """Arrays of one element type each, and which of them a key waits in; `bytes_kept` an element of the row."""
-
-    arrays: tuple[DType, ...]
-    homes: dict[Key, int]
-
-    @property
-    def bytes_kept(self) -> int:
-        return sum(t.bytes for t in self.arrays)
-
-
-def parking(body: Body) -> Parking:
-    """Where raw elements and values worth keeping wait from one stage to a later one.
-
-    What is read for the last time in a stage leaves its place to a value of the same type that the stage makes.
-    """
-    stages, arrays, homes = reuse_of(body).stages, list[DType](), dict[Key, int]()
-    last: dict[Key, int] = {}
-    for k, stage in enumerate(stages):
-        last.update((key, k) for key in (*stage.raw.values(), *stage.taken.values()))
-    for k, stage in enumerate(stages):
-        made: list[tuple[Key, DType]] = [(f, f.dtype) for f in stage.raw.values() if last[f] > k and f not in homes]
-        steps = body.stages[k].loop.steps
-        made += [(number, steps[step].dtype) for step, number in stage.kept.items()]
-        for key, dtype in made:
-            busy = {homes[other] for other in homes if last[other] > k}
-            free = next((a for a, t in enumerate(arrays) if t == dtype and a not in busy), len(arrays))
-            arrays += [dtype] if free == len(arrays) else []
-            homes[key] = free
-    return Parking(tuple(arrays), homes)
 
 
 @dataclass(frozen=True)

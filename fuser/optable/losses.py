@@ -17,11 +17,12 @@ from fuser.construct import reduction as red
 from fuser.construct.common import describe, fail, normal_axis
 from fuser.construct.composite import composite
 from fuser.construct.formula import handle, node_of
-from fuser.dtypes import DType, promote
+from fuser.dtypes import DType, compute_dtype, promote
 from fuser.errors import ArgumentError, DTypeError, ShapeError
 from fuser.graph import Builder, Node
 from fuser.optable.adapt import arrays, as_float, function, named
 from fuser.optable.base import Composite, S, Table
+from fuser.optable.norms import log_sumexp, top_of
 from fuser.shapes import Shape
 
 Params = dict[str, Any]
@@ -96,7 +97,8 @@ def _over_valid(b: Builder, loss: Node, valid: Node, reduction: str) -> Node:
     summed = red.reduce(b, "sum", loss)
     if reduction == "sum":
         return summed
-    return ew.node(b, "divide", summed, ew.cast(b, red.count_nonzero(b, valid), summed.dtype))
+    count = ew.cast(b, red.count_nonzero(b, valid), compute_dtype(summed.dtype))  # bf16 holds few whole numbers
+    return ew.cast(b, ew.node(b, "divide", summed, count), summed.dtype)
 
 
 def _cross_entropy_array(

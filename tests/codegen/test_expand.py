@@ -120,7 +120,8 @@ def test_only_symmetric_combiners_skip_the_choice_of_sides() -> None:
     assert commutes(table().reduction("max"), [Var("x", I32)])
     assert commutes(table().reduction("max"), list(x))  # 0.0 is above -0.0, whichever comes first
     assert not commutes(table().reduction("max_sumexp"), [Var("m", F32), Var("s", F32)])
-    assert not commutes(table().reduction("argmax"), [Var("x", F32), Var("i", I64)])
+    assert commutes(table().reduction("argmax"), [Var("x", F32), Var("i", I64)])  # decided by the index
+    assert not commutes(table().reduction("moments"), [Var("n", F32), Var("mean", F32), Var("spread", F32)])
 
 
 # -- operators -------------------------------------------------------------------------------------

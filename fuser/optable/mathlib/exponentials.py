@@ -1,6 +1,6 @@
 """exp, exp2, expm1 and the logistic function.
 
-In: a handle of f32 or f64. Out: the value within 1 ulp (expm1 and the logistic function: 1.5). x = n*ln2 + r with
+In: a handle of f32 or f64. Out: the value within 1 ulp (expm1 and the logistic function: 1.7). x = n*ln2 + r with
 |r| <= ln2/2, exp(r) a polynomial, 2**n by the exponent field. The polynomials give 2*exp(r), so that 2**(n-1) stays in
 range where the result is next to overflow; results below the normal range are computed 2**64 times too large and
 scaled down with one rounding.

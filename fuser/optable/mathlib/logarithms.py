@@ -1,6 +1,6 @@
 """log, log2, log10, log1p.
 
-In: a handle of f32 or f64. Out: the value within 1.1 ulp (log1p: 1.6). x = 2**n * (1+f) with 1+f in
+In: a handle of f32 or f64. Out: the value within 1.2 ulp (log1p: 1.6). x = 2**n * (1+f) with 1+f in
 [sqrt(1/2), sqrt(2)), cut out of the bits; log(1+f) is kept as f + y with y small, so that f stays exact and every
 base gets it by fused multiply-adds. f32 takes y by a polynomial in f, f64 by one in (f/(2+f))**2, where a division is cheaper
 than twice the degree. Subnormal arguments are scaled up first. Coefficients: as in `exponentials`.

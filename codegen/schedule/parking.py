@@ -1,0 +1,110 @@
+"""Which long rows wait in shared memory, how much of it they take, and the blocks that share a row.
+
+In: a body of several stages; the row's length, the device. Out: `Parking` (what waits where), and `Fit` (threads,
+cluster, blocks an SM, slots in flight). Its own file because the chooser and the lowering must agree on it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fuser.codegen.program import Fetch
+from fuser.codegen.schedule.body import Body
+from fuser.codegen.schedule.lower_resident import reuse_of
+from fuser.device import Device
+from fuser.dtypes import DType
+from fuser.order import Order
+
+Key = Fetch | int  # a load, or the number of a kept value
+BESIDE = 2 << 10  # bytes of shared memory for exchanges, and what the system takes of it for a block
+
+
+@dataclass(frozen=True)
+class Parking:
+    """Arrays of one element type each, and which of them a key waits in; `bytes_kept` an element of the row."""
+
+    arrays: tuple[DType, ...]
+    homes: dict[Key, int]
+
+    @property
+    def bytes_kept(self) -> int:
+        return sum(t.bytes for t in self.arrays)
+
+
+def parking(body: Body) -> Parking:
+    """Where raw elements and values worth keeping wait from one stage to a later one.
+
+    What is read for the last time in a stage leaves its place to a value of the same type that the stage makes.
+    """
+    stages, arrays, homes = reuse_of(body).stages, list[DType](), dict[Key, int]()
+    last: dict[Key, int] = {}
+    for k, stage in enumerate(stages):
+        last.update((key, k) for key in (*stage.raw.values(), *stage.taken.values()))
+    for k, stage in enumerate(stages):
+        made: list[tuple[Key, DType]] = [(f, f.dtype) for f in stage.raw.values() if last[f] > k and f not in homes]
+        steps = body.stages[k].loop.steps
+        made += [(number, steps[step].dtype) for step, number in stage.kept.items()]
+        for key, dtype in made:
+            busy = {homes[other] for other in homes if last[other] > k}
+            free = next((a for a, t in enumerate(arrays) if t == dtype and a not in busy), len(arrays))
+            arrays += [dtype] if free == len(arrays) else []
+            homes[key] = free
+    return Parking(tuple(arrays), homes)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A block's threads, blocks that share a row, blocks an SM, slots that a thread has on the way together."""
+
+    threads: int
+    cluster: int
+    blocks: int
+    unroll: int
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row by its numbers: elements, bytes an element that wait, elements a vector, streams that the first stage
+    reads, whether later stages read weights, stages with a loop."""
+
+    length: int
+    kept: int
+    vector: int
+    streams: int
+    weights: bool
+    stages: int
+
+    @property
+    def rule(self) -> tuple[Fit, int]:
+        """What ran fastest on H200 (cluster to be found), and the bytes of a row that a block should have.
+
+        Half types: 64 KiB, and up to 64 B of loads on the way a thread. f32 with weights: 32 KiB, or the loads of the
+        weights cost the third block of an SM.
+        """
+        if self.vector == 1:
+            return Fit(512, 1, 3, 4), 64 << 10
+        if self.vector <= 4 and self.weights:
+            return Fit(512, 1, 3, 4 if self.streams == 1 else 2), 32 << 10
+        if self.vector <= 4:
+            return Fit(512, 1, 3, 4), 64 << 10
+        if self.streams > 1:
+            return Fit(256, 1, 3, 2), 64 << 10
+        if not self.weights and self.length * self.kept != 64 << 10:
+            return Fit(512, 1, 3, 2), 64 << 10
+        return Fit(512, 1, 2, 4 if self.stages < 3 or not self.weights else 2), 64 << 10
+
+
+def fit(row: Row, fixed: Order, device: Device) -> Fit | None:
+    """The smallest cluster whose blocks have little enough of the row each; None where a row fits none."""
+    rule, wanted = row.rule
+    whole = device.shared_block
+    limit = min(wanted, whole // rule.blocks - BESIDE)
+    most = min(device.cluster, fixed.segments * max(fixed.lanes // (rule.threads * row.vector), 1))
+    cluster = 1
+    while cluster < most and row.length // cluster * row.kept > limit:
+        cluster *= 2
+    share = row.length // cluster * row.kept
+    blocks = min(whole // (share + BESIDE), rule.blocks)
+    if blocks == 0 or row.kept == 0 or fixed.lanes < rule.threads * row.vector:
+        return None
+    return Fit(rule.threads, cluster, blocks, rule.unroll)

@@ -1,0 +1,213 @@
+"""Long rows and scans on CUDA: rows in shared memory and over clusters, scans over many blocks, in the interpreter.
+
+The reference for bits is the plain schedule (one block a row, every stage reads it again): a schedule may change who
+computes what and never a bit.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fuser.codegen import schedule, simt
+from fuser.codegen.builder import KernelBuilder
+from fuser.codegen.expand import expand
+from fuser.codegen.loops import ClusterArrive, ClusterWait, Kernel, Launch, dynamic_shared
+from fuser.codegen.schedule import cuda
+from fuser.codegen.verify import verify
+from fuser.construct import reduction
+from fuser.device import find
+from fuser.dtypes import BF16, F32, F64, I32, DType
+from fuser.graph import Builder, Node, ScanAttrs
+from fuser.schedule import CudaSchedule
+from tests.codegen import corpus
+from tests.codegen.corpus import Case, matrix
+
+ROWS = ("softmax", "layer_norm", "residual_norm", "cross_entropy")
+MANY = 140  # rows enough for the planner to give a row to a block (or a cluster)
+
+
+def sizes(n: int, m: int) -> tuple[tuple[str, int], ...]:
+    return (("n", n), ("m", m), ("k", 1))
+
+
+def under(case: Case, chosen: CudaSchedule) -> list[bytes]:
+    """The output bits of a case whose first group runs under another schedule."""
+    other = replace(case)
+    other.__dict__["groups"] = case.groups
+    other.__dict__["schedules"] = (chosen, *case.schedules[1:])
+    return [a.tobytes() for a in other.run()]
+
+
+def few_rows(name: str, dtype: DType, n: int, m: int) -> Case:
+    """A case of few rows, planned and scheduled as if there were many."""
+    case, many = Case(name, dtype, sizes(n, m)), Case(name, dtype, sizes(MANY, m))
+    device = find("sm_90")
+    case.__dict__["groups"] = many.groups
+    chosen = [schedule.choose(many.graph, g, many.size_class, device) for g in many.groups]
+    case.__dict__["graph"], case.__dict__["schedules"] = many.graph, tuple(chosen)
+    return case
+
+
+# -- rows ------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("m", [8193, 16_384, 20_000, 32_768, 70_001])
+@pytest.mark.parametrize("dtype", [F32, BF16], ids=str)
+@pytest.mark.parametrize("name", ROWS)
+def test_rows_in_shared_memory_keep_their_bits(name: str, dtype: DType, m: int) -> None:
+    case = few_rows(name, dtype, 2, m)
+    chosen = case.schedules[0]
+    assert chosen.parked
+    assert [f for k in case.kernels for f in verify(k)] == []
+    got = [a.tobytes() for a in case.run()]
+    assert got == under(case, replace(chosen, parked=False, resident=False, cluster=1, unroll=2))
+
+
+@pytest.mark.parametrize("cluster", [1, 2, 4, 8, 16])
+def test_no_cluster_size_changes_a_bit(cluster: int) -> None:
+    case = few_rows("softmax", F32, 2, 24_001)
+    chosen = replace(case.schedules[0], cluster=cluster)
+    assert under(case, chosen) == [a.tobytes() for a in case.run()]
+
+
+def test_a_row_of_half_a_million_elements_over_sixteen_blocks() -> None:
+    case = few_rows("softmax", BF16, 1, 300_000)
+    assert (case.schedules[0].parked, case.schedules[0].cluster) == (True, 16)
+    plain = replace(case.schedules[0], parked=False, resident=False, cluster=1)
+    assert [a.tobytes() for a in case.run()] == under(case, plain)
+
+
+def test_collectives_of_clusters_before_and_after_expand_agree() -> None:
+    case = few_rows("layer_norm", F32, 2, 33_000)
+    for lowered, whole in zip(case.run(lowered=True), case.run(lowered=False), strict=True):
+        assert lowered.tobytes() == whole.tobytes()
+
+
+def test_a_long_row_fused_equals_unfused() -> None:
+    for name in ("softmax", "layer_norm"):
+        fused, apart = Case(name, F32, sizes(MANY, 17_000)), Case(name, F32, sizes(MANY, 17_000), fused=False)
+        assert fused.schedules[0].parked
+        for a, b in zip(fused.run(), apart.run(), strict=True):
+            assert a.tobytes() == b.tobytes()
+
+
+def test_blocks_fit_their_device() -> None:
+    for arch in ("sm_80", "sm_86", "sm_90", "sm_120"):
+        device = find(arch)
+        for m in (16_384, 32_768, 65_536, 262_144, 1 << 20):
+            for name, dtype in (("softmax", BF16), ("layer_norm", F32), ("residual_norm", BF16)):
+                case = Case(name, dtype, sizes(4096, m), arch=arch)
+                for chosen, kernel in zip(case.schedules, case.kernels, strict=True):
+                    used = sum(size for _, size in dynamic_shared(kernel.body).values())
+                    assert used < device.shared_block
+                    assert chosen.cluster <= device.cluster
+                    assert kernel.launch.cluster == chosen.cluster
+
+
+def test_retreats_from_parked_rows_keep_bits() -> None:
+    case = few_rows("layer_norm", BF16, 1, 33_000)
+    want, chosen = [a.tobytes() for a in case.run()], case.schedules[0]
+    seen = 0
+    while (chosen := cuda.retreat(chosen)) is not None:
+        assert under(case, chosen) == want, chosen
+        seen += 1
+    assert 2 < seen < 10
+
+
+# -- clusters in the interpreter -------------------------------------------------------------------
+def exchange(b: KernelBuilder, start: bool = True, meet: bool = True) -> Kernel:
+    """Each block of a cluster of two sends its number to the other, which stores it."""
+    out = b.buffer("out", I32, "out", None, 4)
+    if start:
+        b.emit(ClusterArrive())
+        b.emit(ClusterWait())
+    place = b.alloc("place", I32, 2, "shared")
+    thread, block = b.special("thread"), b.special("block")
+    rank = b.apply("bitwise_and", (block, b.literal(1, I32)), I32)
+    from fuser.dtypes import BOOL
+
+    b.store_remote(place, rank, block, thread, b.apply("less", (thread, b.literal(2, I32)), BOOL))
+    if meet:
+        b.emit(ClusterArrive())
+        b.emit(ClusterWait())
+    other = b.apply("subtract", (b.literal(1, I32), rank), I32)
+    first = b.apply("equal", (thread, b.literal(0, I32)), BOOL)
+    b.store(out, block, b.load(place, other, first), first)
+    return b.finish(Launch((4, 1), 32, cluster=2))
+
+
+def test_blocks_of_a_cluster_exchange() -> None:
+    out = np.zeros(4, np.int32)
+    simt.run(exchange(KernelBuilder("swap", "cuda")), {"out": out}, {})
+    assert out.tolist() == [1, 0, 3, 2]
+
+
+@pytest.mark.parametrize(("start", "meet"), [(False, True), (True, False)])
+def test_a_missing_meeting_of_a_cluster_is_found(start: bool, meet: bool) -> None:
+    with pytest.raises(simt.SimtError):
+        simt.run(exchange(KernelBuilder("swap", "cuda"), start, meet), {"out": np.zeros(4, np.int32)}, {})
+
+
+def test_clusters_are_checked() -> None:
+    kernel = exchange(KernelBuilder("swap", "cuda"))
+    assert verify(kernel) == []
+    assert verify(replace(kernel, launch=replace(kernel.launch, cluster=1)))
+    assert verify(replace(kernel, launch=replace(kernel.launch, cluster=3)))
+    with pytest.raises(simt.SimtError, match="no multiple"):
+        simt.run(replace(kernel, launch=replace(kernel.launch, grid=(3, 1))), {"out": np.zeros(4, np.int32)}, {})
+
+
+# -- scans -----------------------------------------------------------------------------------------
+def variants(b: Builder, t: DType) -> list[Node]:
+    x = matrix(b, t)
+    y = b.make("add", (x, x), None, t, x.shape)
+    return [b.make("cumsum", (y,), ScanAttrs(1, e, r), t, y.shape) for e in (False, True) for r in (False, True)]
+
+
+def row_max(b: Builder, t: DType) -> list[Node]:
+    return [reduction.scan(b, "cummax", matrix(b, t), axis=1)]
+
+
+@pytest.fixture(autouse=True)
+def programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    for program in (variants, row_max):
+        monkeypatch.setitem(corpus.PROGRAMS, program.__name__, program)
+
+
+@pytest.mark.parametrize("size", [(1, 400_000), (3, 32_769), (2, 65_536), (2, 70_001)], ids=str)
+@pytest.mark.parametrize(("name", "dtype"), [("variants", F32), ("row_max", F32), ("variants", F64), ("variants", I32)])
+def test_long_scans_equal_the_reference(name: str, dtype: DType, size: tuple[int, int]) -> None:
+    case = Case(name, dtype, sizes(*size))
+    assert case.schedules[-1].kind == "scan"
+    assert [f for k in case.kernels for f in verify(k)] == []
+    for got, want in zip(case.run(), case.reference(), strict=True):
+        if dtype == I32 or name == "row_max":
+            np.testing.assert_array_equal(got, want)
+        else:
+            np.testing.assert_allclose(got, want, rtol=1e-3 if dtype == F32 else 1e-9, atol=0.1 if dtype == F32 else 1e-7)
+
+
+def test_a_long_scan_alone_equals_the_row_in_a_batch() -> None:
+    batch, alone = Case("running_sum", F32, sizes(4, 40_001)), Case("running_sum", F32, sizes(1, 40_001))
+    alone.arrays[0][:] = batch.arrays[0][2:3]
+    assert alone.run()[0].tobytes() == batch.run()[0][2:3].tobytes()
+
+
+def test_the_order_of_blocks_changes_no_bit_of_a_scan() -> None:
+    case = Case("running_sum", F32, sizes(2, 300_000))
+    (kernel,) = case.kernels
+    results = set()
+    for seed in range(3):
+        buffers = {p.name: np.zeros(int(p.size.evaluate(case.env)) if hasattr(p.size, "evaluate") else int(p.size),
+                                    p.dtype.numpy) for p in kernel.buffers}  # fmt: skip
+        buffers[kernel.buffers[0].name] = case.memory[0]
+        simt.run(expand(kernel), buffers, case.env, seed=seed)
+        results.add(buffers[kernel.buffers[1].name].tobytes())
+    assert len(results) == 1
+
+
+def test_layouts_of_long_scans_change_no_bit() -> None:
+    outputs = [
+        [a.tobytes() for a in Case("variants", F32, sizes(2, 33_333), **v).run()]
+        for v in ({}, {"aligned": False}, {"strided": True}, {"index_bits": 64})
+    ]
+    assert all(o == outputs[0] for o in outputs)
