@@ -5,8 +5,8 @@ exists only as the tuple of a LoadVec/StoreVec. A `Let` binds one operator of th
 there is no expression nesting and a 5,000-operator chain is 5,000 statements.
 
 Core: Let, Mutable, Assign, Load, Store, LoadVec, StoreVec, For, If, Alloc. SIMT extension (CUDA): Special, Barrier,
-Shuffle, Collective, Ticket, Fence, clusters, flags. CPU extension: For("parallel") and For("vector"). Meaning is what `codegen/simt.py`
-does.
+Shuffle, Collective, Ticket, Fence, clusters, flags. CPU extension: For("parallel") and For("vector"). Meaning is what
+`codegen/simt.py` does.
 
 Integer division: `trunc_div` and `trunc_rem` on index types are C's, and only ever see non-negative operands.
 """
@@ -132,7 +132,11 @@ class For:
 
 @dataclass(frozen=True)
 class If:
-    """Conditional; `uniform` promises that all threads of the block agree (a barrier inside is then legal)."""
+    """Conditional; `uniform` promises that all threads of the block agree (a barrier inside is then legal).
+
+    Where iterations of a vector loop may disagree, an emitter runs several at once only if the body just computes and
+    assigns (no `orelse`): it is then run where any of them takes the branch, and assigns in those that do.
+    """
 
     condition: Operand
     then: tuple[Statement, ...]
@@ -220,7 +224,7 @@ class ClusterArrive:
 
 @dataclass(frozen=True)
 class ClusterWait:
-    """All threads of the block wait until every block of the cluster has arrived; its earlier writes are then visible."""
+    """All threads of the block wait until every block of the cluster has arrived; its writes are then visible."""
 
 
 @dataclass(frozen=True)
@@ -310,8 +314,8 @@ class ScalarParam:
 @dataclass(frozen=True)
 class Launch:
     """Grid (host expressions) and block; `min_blocks` is the occupancy that `__launch_bounds__` promises. CPU kernels
-    use `grid[0]` as the trip count of their parallel loop and `grain` as the least number of iterations a task. cluster:
-    neighbouring blocks in x that run together and reach each other's shared memory; `grid[0]` is a multiple of it."""
+    use `grid[0]` as the trip count of their parallel loop and `grain` as the least number of iterations a task.
+    cluster: neighbouring blocks in x that run together and reach each other's shared memory; divides `grid[0]`."""
 
     grid: tuple[Dim, Dim]
     block: int

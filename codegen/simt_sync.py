@@ -127,7 +127,7 @@ class Sync:
     def ordered(self, by: Ints, times: Ints, lanes: Lanes) -> Bools:
         """Whether accesses of threads `by` (of other blocks) at `times` happen before what `lanes` do now."""
         mates = (by >= 0) & (by // self.threads // self.cluster == lanes.block // self.cluster)
-        fine = mates & (times < self.visible[lanes.block])
+        fine: Bools = mates & (times < self.visible[lanes.block])
         if not self.tickets:
             return fine
         pairs = np.stack([np.where(by < 0, MANY, by // self.threads), lanes.block])

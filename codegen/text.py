@@ -89,7 +89,9 @@ _LINES: dict[type, Callable[[Any], str]] = {
     Ticket: lambda s: f"{s.var.name} = ticket {s.buffer}[{operand(s.index)}] up to {operand(s.limit)}",
     ClusterArrive: lambda s: "cluster arrive",
     ClusterWait: lambda s: "cluster wait",
-    StoreRemote: lambda s: f"{s.buffer}[{operand(s.index)}] of block {operand(s.rank)} = {operand(s.value)}{_if(s.mask)}",
+    StoreRemote: lambda s: (
+        f"{s.buffer}[{operand(s.index)}] of block {operand(s.rank)} = {operand(s.value)}{_if(s.mask)}"
+    ),
     Publish: lambda s: f"publish {s.buffer}[{operand(s.index)}] = {operand(s.value)}{_if(s.mask)}",
     Await: lambda s: f"{s.var.name}: {s.var.dtype} = await {s.buffer}[{operand(s.index)}]{_if(s.mask)}",
 }

@@ -49,8 +49,8 @@ for _reason, _names in {
     _LIBRARY: "linalg.inv linalg.solve linalg.det linalg.svd linalg.eigh linalg.qr linalg.cholesky linalg.cond "
     "linalg.eig linalg.eigvals linalg.eigvalsh linalg.lstsq linalg.matrix_rank linalg.pinv linalg.slogdet "
     "linalg.svdvals linalg.tensorinv linalg.tensorsolve fft roots polyfit poly",
-    _SORTS: "sort argsort partition argpartition lexsort sort_complex nanpercentile nanquantile topk "
-    "kthvalue ndarray.sort ndarray.argsort ndarray.partition ndarray.argpartition",
+    _SORTS: "nanpercentile nanquantile topk kthvalue",
+    "nothing near; call it outside": "sort_complex ndarray.argsort ndarray.partition ndarray.argpartition",
     _SETS: "unique unique_all unique_counts unique_inverse unique_values union1d intersect1d setdiff1d setxor1d "
     "trim_zeros masked_select",
     _STORES: "put put_along_axis index_put index_add scatter scatter_add",

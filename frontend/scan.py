@@ -25,7 +25,7 @@ from fuser.optable import table
 # Methods of arrays that neither move to a NumPy function of the same name nor exist here.
 METHODS = frozenset({
     "argpartition", "argsort", "byteswap", "compress", "dump", "dumps", "item", "itemset", "nonzero", "partition",
-    "resize", "setfield", "setflags", "sort", "tobytes", "tofile", "tolist",
+    "put", "resize", "setfield", "setflags", "sort", "tobytes", "tofile", "tolist",
 })  # fmt: skip
 _CLOCKS = ("time", "random", "secrets", "uuid", "datetime")
 _TORCH_PLAIN = frozenset(

@@ -16,7 +16,6 @@ import click
 from fuser import __version__
 from fuser.errors import FuserError
 
-FORMATS = ("text", "json", "dot")
 INTERNAL = 70  # EX_SOFTWARE of sysexits.h
 
 EPILOG = """\b
@@ -65,11 +64,20 @@ def _options(*wanted: str) -> Callable[[Any], Any]:
 
 
 def _form(default: str | None) -> Callable[[Any], Any]:
-    """`--dump-graph[=text|json|dot]`."""
+    """`--dump-graph[=text|json|dot|svg|html|FILE]`."""
     return click.option(
-        "--dump-graph", "form", is_flag=False, flag_value="text", default=default, type=click.Choice(FORMATS),
-        help="Print the plan on stdout: as text, JSON (schema 1) or Graphviz DOT.",
+        "--dump-graph", "form", is_flag=False, flag_value="text", default=default, callback=_known_form,
+        metavar="[text|json|dot|svg|html|FILE.html]",
+        help="Print the plan on stdout: as text, JSON (schema 1), Graphviz DOT, SVG or an html page; or write a FILE.",
     )  # fmt: skip
+
+
+def _known_form(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
+    from fuser.script import FORMATS, is_form
+
+    if value is not None and not is_form(value):
+        raise click.BadParameter(f"{value!r} is not one of {', '.join(FORMATS)}, nor a file name that ends in one")
+    return value
 
 
 @click.group(cls=_Commands, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
@@ -91,10 +99,27 @@ def show(file: str, dims: str, device: str | None, args: tuple[str, ...], stable
 
 @cli.command()
 @_options("file", "dims", "device", "arg", "stable")
-def explain(file: str, dims: str, device: str | None, args: tuple[str, ...], stable: bool) -> None:
-    """Print everything about a plan: each operator, kernel and reason."""
+@click.option("--save", "action", flag_value="save", help="Write PLAN.json for --check and --diff.")
+@click.option("--check", "action", flag_value="check", help="Fail where the plan fuses less than PLAN.json.")
+@click.option("--diff", "action", flag_value="diff", help="List what differs from PLAN.json.")
+@click.argument("saved", required=False, metavar="[PLAN.json]")
+def explain(
+    file: str, dims: str, device: str | None, args: tuple[str, ...], stable: bool, action: str | None,
+    saved: str | None,
+) -> None:  # fmt: skip
+    """Print everything about a plan: each operator, kernel and reason. Or keep it as a contract: --save PLAN.json."""
+    if (action is None) != (saved is None):
+        raise click.UsageError("a plan file goes with --save, --check or --diff")
+    if action is None or saved is None:
+        _prepare(device, stable)
+        click.echo(_plan(file, dims, device, args).explain(), nl=False)
+        return
+    from fuser import planfile
+
+    if action != "save":  # the saved plan's own device and sizes, unless others are asked for
+        device, dims = planfile.defaults(planfile.load(saved), device, dims if dims or args else None)
     _prepare(device, stable)
-    click.echo(_plan(file, dims, device, args).explain(), nl=False)
+    click.echo("\n".join(planfile.act(action, _plan(file, dims, device, args), saved)))
 
 
 @cli.command()

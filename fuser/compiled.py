@@ -32,7 +32,7 @@ from fuser.runtime import arrays, call
 from fuser.runtime.arrays import ArrayInfo, Place
 from fuser.specs import ArraySpec, Spec
 from fuser.toolchain import Toolchain
-from fuser.traces import Launchable, Traced, classify, launch_key, reduced_lengths
+from fuser.traces import Launchable, Traced, classify, launch_key, reduced_lengths, static_dims
 
 if TYPE_CHECKING:
     from fuser.report import Report
@@ -242,7 +242,8 @@ class Compiled:
         specs = [_static_dims(s, dims) for s in bound.specs]
         graph = self._source.trace(bound.names, specs, bound.tree, bound.env)
         prepared = self._toolchain().prepare(graph, rounding=self._options.rounding, fast_math=self._options.fast_math)
-        return Traced(prepared, dims, reduced_lengths(prepared))
+        more = static_dims(prepared, bound.env, dims)
+        return Traced(prepared, dims, reduced_lengths(prepared)) if more == dims else self._trace_once(bound, more)
 
     # -- planning ----------------------------------------------------------------------------------
     def _device_of(self, bound: Bound) -> Device:

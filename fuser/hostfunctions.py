@@ -1,7 +1,7 @@
 """The functions that host expressions apply, in Python's own semantics.
 
-In: nothing. Out: `FUNCTIONS` by name, and which of them always give a bool, a float or an int. Its own file because front
-ends and the reference evaluate them too.
+In: nothing. Out: `FUNCTIONS` by name, and which of them always give a bool, a float or an int. Its own file because
+front ends and the reference evaluate them too.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from fuser import accounting, building
@@ -215,6 +216,44 @@ class Plan:
         from fuser.draw.dot import to_dot
 
         return to_dot(self)
+
+    def to_svg(self) -> str:
+        """A picture: kernels as regions, lines as wide as their bytes; needs no script and no Graphviz."""
+        from fuser.draw.svg import to_svg
+
+        return to_svg(self)
+
+    def to_html(self) -> str:
+        """A page that works offline: source, graph and generated code, linked."""
+        from fuser.draw.html import to_html
+
+        return to_html(self)
+
+    def _repr_svg_(self) -> str:
+        return self.to_svg()
+
+    def _repr_html_(self) -> str:
+        from fuser.draw.html import to_fragment
+
+        return to_fragment(self)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the plan file that `check` and `diff` compare with (kernels by the names of their operators)."""
+        from fuser import planfile
+
+        planfile.save(self, path)
+
+    def check(self, path: str | PathLike[str]) -> None:
+        """Raise FusionLost, naming what changed, where this plan fuses less than the one saved at `path`."""
+        from fuser import planfile
+
+        planfile.check(self, planfile.load(path))
+
+    def diff(self, path: str | PathLike[str]) -> str:
+        """What differs from the plan saved at `path`, a line each; empty when nothing does."""
+        from fuser import planfile
+
+        return "\n".join(planfile.diff(self, planfile.load(path)))
 
     def sources(self) -> dict[str, str]:
         """Generated source of every kernel by kernel name (CUDA C, or LLVM IR)."""

@@ -85,3 +85,8 @@ def bind_dims(graph: Graph, values: Mapping[str, int]) -> Graph:
     guards = [Guard(g.left.substitute(binding), g.relation, g.right.substitute(binding), g.span) for g in graph.guards]
     open_guards = tuple(g for g in guards if g.left.symbols or g.right.symbols)
     return bound.with_(guards=open_guards)
+
+
+def substitute_dims(graph: Graph, binding: Mapping[str, HostExpr]) -> Graph:
+    """The graph with dims as expressions that may hold the same symbols: substituted once. Guards stay as they are."""
+    return _RenameDims(graph, dict(binding)).run()

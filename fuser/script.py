@@ -11,6 +11,7 @@ import platform
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,13 +25,35 @@ from fuser.settings import settings
 Echo = Callable[[str], Any]
 
 
+FORMATS = ("text", "json", "dot", "svg", "html")
+
+
 def dump(plan: Any, form: str) -> str:
-    """A plan in one of the forms of `--dump-graph`."""
+    """A plan in one of the forms of `--dump-graph`; a file name (plan.html) writes that file and says so."""
     import json
 
+    if not is_form(form):
+        hint = f"there are {', '.join(FORMATS)}, and file names that end in one"
+        raise ArgumentError(f"cannot dump a graph as `{form}`", "bad-out", notes=[hint])
+    if form not in FORMATS:
+        return _write(dump(plan, form.rpartition(".")[2].replace("txt", "text")), form)
     if form == "json":
         return json.dumps(plan.to_json(), indent=2) + "\n"
-    return str(plan.to_dot() if form == "dot" else plan.to_text())
+    forms = {"dot": plan.to_dot, "svg": plan.to_svg, "html": plan.to_html, "text": plan.to_text}
+    return str(forms[form]())
+
+
+def _write(text: str, path: str) -> str:
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ArgumentError(f"cannot write {path}: {error.strerror or error}", "bad-out") from None
+    return f"wrote {path}\n"
+
+
+def is_form(text: str) -> bool:
+    """Whether `--dump-graph` takes this: a form, or a file name that ends in one."""
+    return text in FORMATS or ("." in text and text.rpartition(".")[2] in (*FORMATS[1:], "txt"))
 
 
 def check(compiled: Compiled, values: Sequence[Any], echo: Echo) -> None:
@@ -217,7 +240,7 @@ def main(compiled: Compiled, make: Callable[[], Sequence[Any]]) -> None:
     import argparse
 
     parser = argparse.ArgumentParser(description=compiled.__doc__)
-    parser.add_argument("--dump-graph", nargs="?", const="text", choices=("text", "json", "dot"))
+    parser.add_argument("--dump-graph", nargs="?", const="text", metavar="|".join(FORMATS))
     parser.add_argument("--device", help="cpu, cuda, or (with --dump-graph) an architecture such as sm_90")
     parser.add_argument("--stable", action="store_true", help="no times and nothing of this machine: for diffs")
     options = parser.parse_args()

@@ -45,6 +45,7 @@ class Traced:
         return all(env[k] == v for k, v in self.static.items()) and all(g.holds(env) for g in self.graph.guards)
 
 
+SMALL = 8  # elements of a reduction that `passes.unroll` writes out
 INDEX_32 = (1 << 31) - (1 << 27)  # kernels count a little past the last element before they stop
 
 
@@ -56,6 +57,22 @@ def reduced_lengths(graph: Graph) -> tuple[HostExpr, ...]:
             operand = n.inputs[0].shape
             found[wrap(shapes.numel(operand[a] for a in n.attrs.axes))] = None
     return tuple(found)
+
+
+def static_dims(graph: Graph, env: Mapping[str, Any], known: Mapping[str, int]) -> Mapping[str, int]:
+    """The dims to trace as numbers: `known`, and those over which up to 8 elements are reduced of a value larger than
+    any argument. Written out, such a reduction need not be stored (the distances of all pairs of points in space)."""
+    largest = max((_count(shapes.evaluate(a.shape, env)) for a in graph.arguments), default=0)
+    found = dict(known)
+    for n in graph.nodes:
+        if isinstance(n.attrs, ReduceAttrs):
+            operand = n.inputs[0].shape
+            dims = [operand[a] for a in n.attrs.axes]
+            symbols = {d.value: int(env[d.value]) for d in dims if isinstance(d, HostExpr) and d.value in env}
+            few = symbols and _count(shapes.evaluate(dims, env)) <= SMALL
+            if few and _count(shapes.evaluate(operand, env)) > largest:
+                found |= symbols
+    return found
 
 
 def classify(bound: Bound, traced: Traced) -> SizeClass:

@@ -23,8 +23,8 @@ from fuser.passes.simplify import literal_of
 INF = math.inf
 FACTORS = 8  # unknown signs in a product that are tracked; a longer product is an unknown sign of its own
 
-# exp(x) of an f32 is neither 0 nor inf for |x| up to 104: an absolute error of x, |x| times a relative one, is a relative
-# error of exp(x). The others fall off no faster. erfc(-x) does as exp(-x^2).
+# exp(x) of an f32 is neither 0 nor inf for |x| up to 104: an absolute error of x, |x| times a relative one, is a
+# relative error of exp(x). The others fall off no faster, but for erfc(-x), which does as exp(-x^2).
 EXPONENT, SQUARED_EXPONENT = 104.0, 208.0
 
 # Growth by operand, for every sign of the operands.
@@ -42,7 +42,9 @@ POSITIVE = frozenset({
     "absolute", "fabs", "square", "sqrt", "rsqrt", "exp", "exp2", "sigmoid", "one_plus_tanh", "one_plus_erf", "erfc",
     "cosh", "hypot", "softplus",
 })  # fmt: skip
-ODD = frozenset({"positive", "tanh", "erf", "sinh", "arctan", "arcsinh", "cbrt", "reciprocal", "round", "expm1", "log1p"})
+ODD = frozenset({
+    "positive", "tanh", "erf", "sinh", "arctan", "arcsinh", "cbrt", "reciprocal", "round", "expm1", "log1p",
+})  # fmt: skip
 # Folds whose result has the sign that all elements have.
 FOLDS = frozenset({"sum", "max", "min", "cumsum", "cummax", "cummin"})
 
@@ -91,7 +93,7 @@ class Conditioning:
         signs = [self.signs[i] for i in node.inputs]
         if node.op in ODD:
             return signs[0]
-        if isinstance(node.attrs, (ViewAttrs, ReduceAttrs, ScanAttrs)):  # other elements: only a known sign is theirs too
+        if isinstance(node.attrs, (ViewAttrs, ReduceAttrs, ScanAttrs)):  # of other elements: only a known sign passes
             passes = isinstance(node.attrs, ViewAttrs) or node.op in FOLDS
             return signs[0] if passes and signs[0].known else None
         if isinstance(node.attrs, PieceAttrs):

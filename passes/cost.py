@@ -131,7 +131,7 @@ def group_load(facts: Facts, formed: Formed, inputs: Mapping[int, int], stored: 
 
 
 def _everywhere(index: Index, reduced: Set[str] | None) -> bool:
-    """Whether a value at this index is wanted at every point, not once a row. reduced: variables along a row, if any."""
+    """Whether a value at this index is wanted at every point, not once a row (`reduced`: variables along a row)."""
     used = {s for e in index for s in e.symbols}
     return reduced is None or not used.isdisjoint(reduced) or any("@" in s for s in used)
 
@@ -236,7 +236,9 @@ def _library(facts: Facts, group: Group, device: Device) -> dict[str, float]:
     assert group.library is not None
     product = facts.nodes[group.library]
     moved = sum(facts.nbytes(k) for k in (*group.inputs, group.library))
-    folds = facts.count(product.shape) * facts.dim(product.inputs[0].shape[-1]) / PRODUCT_RATE.get(product.dtype.name, 1)
+    folds = (
+        facts.count(product.shape) * facts.dim(product.inputs[0].shape[-1]) / PRODUCT_RATE.get(product.dtype.name, 1)
+    )
     load = Load(moved, folds)
     busy = max(load.time_us(device) - device.launch_us, 1e-9)
     memory, issue = 1e6 * moved / device.bandwidth / busy, 1e6 * folds / device.issue / busy

@@ -29,8 +29,8 @@ class Options:
     """contiguous: positions of arguments known to be C-contiguous (others may need strides among the parameters).
 
     in_place: let groups store straight into updated arguments where that is safe (the runtime must then not copy back,
-    and must use a plan without it when arguments overlap). path_budget: bound of one cycle question. merge: False leaves
-    every operator a kernel of its own (what fused programs are compared with).
+    and must use a plan without it when arguments overlap). path_budget: bound of one cycle question. merge: False
+    leaves every operator a kernel of its own (what fused programs are compared with).
     """
 
     contiguous: Collection[int] = ()

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Set
 from typing import TYPE_CHECKING
 
-from fuser.graph import ReduceAttrs
+from fuser.graph import ReduceAttrs, ViewAttrs
 from fuser.group import Group
 from fuser.optable import table
 from fuser.passes.facts import Facts
@@ -26,7 +26,10 @@ LOADS_HOISTED = 32  # a schedule starts no more loads ahead than this: 32 x 4 by
 GRANULE = 8  # registers are granted to a warp in eights
 # What finishing a reduction needs on top (lane numbers, shared addresses, the partner's state, a split's
 # ticket); fitted to ptxas' counts for the kernels of the public workloads.
-EXCHANGE = {"rows": 8, "columns": 12, "split": 20}
+EXCHANGE = {"rows": 8, "columns": 12, "split": 12}
+# A scan holds its elements as loaded, as folded, and as the prefixes it stores, with their addresses; a block that
+# transposes through shared memory, the addresses of both orders. Fitted likewise.
+SCAN_COPIES, TRANSPOSED = 4, 28
 
 
 def width(facts: Facts, node_id: int) -> int:
@@ -104,12 +107,51 @@ def of_group(facts: Facts, group: Group, schedule: Schedule | None) -> int:
     kind = str(getattr(schedule, "kind", group.kind))
     live = peak(facts, cores, group.outputs) + scratch(facts, cores) + EXCHANGE.get(kind, 0)
     states = max((sum(state_width(facts, r.node) for r in s.reducers) for s in group.stages[0]), default=0)
-    kept = states * (1 if kind == "columns" else vector)
-    inputs = group.inputs
-    if getattr(schedule, "resident", False) and group.space.reduced:
-        length, whole = facts.count(group.space.reduced), facts.count(group.space.parallel + group.space.reduced)
-        sizes = {k: facts.count(facts.nodes[k].shape) for k in inputs}
-        steps = length / max(getattr(schedule, "threads_per_row", 1), 1)
-        kept += int(sum(steps * facts.nodes[k].storage.bytes for k in inputs if sizes[k] >= whole)) // 4
-        inputs = tuple(k for k in inputs if sizes[k] == length)
-    return estimate(facts, live, inputs, kept, vector * unroll)
+    parked = getattr(schedule, "parked", False)  # what waits in shared memory takes no registers
+    if getattr(schedule, "resident", False) and not parked and group.space.reduced:
+        kept, inputs = _resident(facts, group, schedule)
+        return estimate(facts, live, inputs, kept + states * vector, vector)
+    tiles = _tiles(schedule) if group.kind in ("rows", "full") else 1
+    kept = states * (1 if group.kind == "columns" else vector * tiles)
+    if kind == "scan":
+        kept += SCAN_COPIES * vector * unroll
+    elif getattr(schedule, "tile", 0):
+        kept += TRANSPOSED
+    inputs, uniform = _accesses(facts, group)
+    return estimate(facts, live, inputs, kept + uniform, vector * unroll * tiles)
+
+
+def _tiles(schedule: Schedule | None) -> int:
+    """Tiles of a row that a thread holds at once: the lanes of its order beyond those of the team's vectors."""
+    order = getattr(schedule, "order", None)
+    team = getattr(schedule, "threads_per_row", 1) * getattr(schedule, "vector", 1)
+    share = max(getattr(schedule, "cluster", 1) // order.segments, 1) if order else 1
+    return max(order.lanes // (team * share), 1) if order else 1
+
+
+def _resident(facts: Facts, group: Group, schedule: Schedule | None) -> tuple[int, tuple[int, ...]]:
+    """(registers of rows that are kept, inputs that are loaded beside them)."""
+    length, whole = facts.count(group.space.reduced), facts.count(group.space.parallel + group.space.reduced)
+    sizes = {k: facts.count(facts.nodes[k].shape) for k in group.inputs}
+    rows = [k for k in group.inputs if sizes[k] >= whole]
+    team = getattr(schedule, "threads_per_row", 1) * getattr(schedule, "cluster", 1)
+    kept = int(sum(length / team * facts.nodes[k].storage.bytes for k in rows)) // 4
+    return kept, tuple(k for k in group.inputs if sizes[k] == length and k not in rows)
+
+
+def _accesses(facts: Facts, group: Group) -> tuple[list[int], int]:
+    """(inputs, once for each place at which views of the group read them; how many are one value for all lanes).
+
+    A stencil reads one input at several places; what is broadcast along the last axis is loaded once for all lanes.
+    """
+    members = set(group.members)
+    varying: dict[int, int] = {}
+    uniform: dict[int, int] = {}
+    for m in group.members:
+        node = facts.nodes[m]
+        if isinstance(node.attrs, ViewAttrs) and node.shape and node.inputs[0].id not in members:
+            last = f"${len(node.shape) - 1}"
+            counts = varying if any(last in e.symbols for e in node.attrs.map.exprs) else uniform
+            counts[node.inputs[0].id] = counts.get(node.inputs[0].id, 0) + 1
+    loaded = [k for k in group.inputs if k in varying or k not in uniform]
+    return [k for k in loaded for _ in range(varying.get(k, 1))], sum(uniform.values())

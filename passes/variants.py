@@ -139,8 +139,9 @@ class _Chooser:
             if tolerance is not None:
                 weights[node.inputs[0]] += 1 / tolerance
                 continue
+            own = weights[node] if node.dtype == F32 else INF  # a truth or an index jumps, and f64 shows every error
             for operand, growth in self._flow(node):
-                weights[operand] += weights[node] * growth if weights[node] else 0.0
+                weights[operand] += own * growth if growth else 0.0
         return weights
 
     def variants(self) -> dict[Node, Candidate]:
@@ -194,7 +195,8 @@ class _Chooser:
             for product, other in ((left, right), (right, left)):
                 if self._fuses(node, product, other):
                     minus = node.op == "subtract"
-                    out[node] = (*product.inputs, other, minus and product is right, minus and product is left)
+                    a, b = product.inputs
+                    out[node] = (a, b, other, minus and product is right, minus and product is left)
                     break
         return out
 

@@ -1,7 +1,7 @@
 """Runs a compiled function's CUDA plan in the SIMT interpreter, on NumPy arrays, with no GPU.
 
-In: anything `fuser.compile` takes. Out: a callable like `Compiled`, whose kernels are those planned for an architecture,
-executed with every check of the interpreter. Library calls run in NumPy.
+In: anything `fuser.compile` takes. Out: a callable like `Compiled`, whose kernels are those planned for an
+architecture, executed with every check of the interpreter. Library calls run in NumPy.
 """
 
 from collections.abc import Sequence

@@ -1,10 +1,10 @@
 """Which integer variables are pure address arithmetic, so that C may take their overflow for impossible.
 
 In: a kernel's statements. Out: names of variables that are sums, differences and products of thread and block
-numbers, loop counters and scalar parameters, and that an index is made of. The kernel language lets no index overflow, and signed
-C arithmetic lets the compiler fold constant parts into addresses (one register instead of one for each element of
-an unrolled loop). Everything else wraps, as users' integers must: a gathered index is not touched, because it passes
-through a clamp.
+numbers, loop counters and scalar parameters, and that an index is made of. The kernel language lets no index overflow,
+and signed C arithmetic lets the compiler fold constant parts into addresses (one register instead of one for each
+element of an unrolled loop). Everything else wraps, as users' integers must: a gathered index is not touched, because
+it passes through a clamp.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def addresses(body: tuple[Statement, ...]) -> frozenset[str]:
 
 
 def _thread_derived(body: tuple[Statement, ...]) -> set[str]:
-    """Variables computed from thread and ticket numbers, loop counters, parameters and literals, never from loaded values."""
+    """Variables computed from thread and ticket numbers, loop counters, parameters and literals, never from memory."""
     loaded_or_mutable: set[str] = set()
     derived: set[str] = set()
     numbers = _of_tickets(body)

@@ -1,17 +1,18 @@
 """Device functions behind the rows that `fuser.optable` spells as `fuser_NAME`: extremes and approximations.
 
-In: nothing. Out: `ARITHMETIC`, definitions by name, each complete in itself. Apart from `prelude`, whose other functions
-move data: what is here is arithmetic, and each line of it carries an error bound that its row states.
+In: nothing. Out: `ARITHMETIC`, definitions by name, each complete in itself. Apart from `prelude`, whose other
+functions move data: what is here is arithmetic, and each line of it carries an error bound that its row states.
 
-The special-function unit flushes subnormal operands and results to zero, so operands are scaled, or a power of two is the
-square of its root (exp), wherever a result that is not subnormal in the end could depend on it.
+The special-function unit flushes subnormal operands and results to zero, so operands are scaled, or a power of two is
+the square of its root (exp), wherever a result that is not subnormal in the end could depend on it.
 """
 
 from __future__ import annotations
 
 INLINE = "static __device__ __forceinline__ "
-ERFC = ("0.389225089f", "0.0378904405f", "0.281503786f", "0.277582146f", "0.282331411f")  # see `fuser_one_plus_erf_fast`
-LOG2E, HALF_LOG2E, TWICE_LOG2E, LN2 = "1.44269504f", "0.72134752f", "2.88539008f", "0.693147181f"  # exp(x) = 2^(x*log2(e))
+# exp(x) = 2^(x*log2(e))
+LOG2E, HALF_LOG2E, TWICE_LOG2E, LN2 = "1.44269504f", "0.72134752f", "2.88539008f", "0.693147181f"
+ERFC = ("0.389225089f", "0.0378904405f", "0.281503786f", "0.277582146f", "0.282331411f")  # of `fuser_one_plus_erf_fast`
 
 
 def _unit(instruction: str, result: str, operand: str) -> str:
@@ -86,14 +87,17 @@ ARITHMETIC: dict[str, tuple[str, ...]] = {
         "    const float tail = q * t * e;",
         "    return x < 0.0f ? tail : 2.0f - tail;",
     ),
-    # Scaled so that the divisor is in the range of the unit, whatever it is; the scale cancels exactly or is of no matter.
+    # Scaled so that the divisor is in the range of the unit, whatever it is; the scale cancels exactly or is of no
+    # matter.
     "fuser_divide_fast": _function(
         "fuser_divide_fast", "float a, float b",
         "    const float s = fabsf(b) > 8.50705917e37f ? 0.25f : fabsf(b) < 1.17549435e-38f ? 16777216.0f : 1.0f;",
         _unit("rcp.approx.ftz", "r", "b * s"),
         "    return a * s * r;",
     ),
-    "fuser_reciprocal_fast": _function("fuser_reciprocal_fast", "float x", _unit("rcp.approx", "r", "x"), "    return r;"),
+    "fuser_reciprocal_fast": _function(
+        "fuser_reciprocal_fast", "float x", _unit("rcp.approx", "r", "x"), "    return r;",
+    ),
     "fuser_sqrt_fast": _function("fuser_sqrt_fast", "float x", _unit("sqrt.approx", "r", "x"), "    return r;"),
     "fuser_rsqrt_fast": _function("fuser_rsqrt_fast", "float x", _unit("rsqrt.approx", "r", "x"), "    return r;"),
     "fuser_log2_fast": _function("fuser_log2_fast", "float x", _unit("lg2.approx", "r", "x"), "    return r;"),

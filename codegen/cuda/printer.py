@@ -124,7 +124,9 @@ class _Printer:
             if not (offset := loops.dynamic_shared(self.kernel.body)[s.name][0]):
                 self.line("extern __shared__ __align__(16) unsigned char fuser_shared[];")
             kind = c_type(s.dtype)
-            return self.line(f"{kind}* const {self.names[s.name]} = reinterpret_cast<{kind}*>(fuser_shared + {offset});")
+            return self.line(
+                f"{kind}* const {self.names[s.name]} = reinterpret_cast<{kind}*>(fuser_shared + {offset});"
+            )
         shared = "__shared__ " if s.space == "shared" else ""
         self.line(f"{shared}{c_type(s.dtype)} {self.names[s.name]}[{s.size}];")
 

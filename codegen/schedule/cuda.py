@@ -102,7 +102,7 @@ def retreat(schedule: CudaSchedule) -> CudaSchedule | None:
         return replace(schedule, resident=False, cluster=1, parked=False)
     if schedule.unroll > 1 and schedule.kind != "scan":  # a scan's rows a thread are part of its order
         return replace(schedule, unroll=schedule.unroll // 2)
-    if schedule.kind == "pointwise" and schedule.vector > 1:
+    if schedule.kind != "scan" and schedule.vector > 1:  # a thread's lanes stay; fewer of them are loaded together
         return replace(schedule, vector=schedule.vector // 2)
     if schedule.kind == "rows" and schedule.threads > max(schedule.threads_per_row, 128):
         return replace(schedule, threads=schedule.threads // 2)
@@ -184,8 +184,8 @@ class _Chooser:
         if len(self.body.stages) < 2 or fixed.lanes < LONG_LANES:
             return None
         streams = len(reuse_of(self.body).stages[0].raw)
-        kept, stages = parking(self.body).bytes_kept, len([s for s in self.body.stages if s.has_loop])
-        row = Row(length, kept, vector, streams, self._fresh_bytes() > 0, stages)
+        kept, weights = parking(self.body).bytes_kept, self._fresh_bytes() > 0
+        row = Row(length, kept, vector, streams, weights, self._state_registers())
         found = fit(row, fixed, self.device)
         if found is None or length // (found.cluster * found.threads) * self._steps() > 2 * LANE_STEPS:
             return None

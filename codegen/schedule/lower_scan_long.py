@@ -2,13 +2,14 @@
 
 In: the body of a row scan whose rows are longer than `LONG`, its schedule. Out: one kernel that reads and writes every
 element once. Blocks take tiles in the order of a ticket, so whom a block waits for has started. A tile's aggregate is
-published at once; a tile with 31 tiles before it in its group of 32 also publishes the group's, and so on up. What comes
-before a tile is: whole groups of groups, then whole groups, then tiles, each level folded pairwise over 32 lanes. So the
-order depends on the length alone, and no value depends on which block was faster.
+published at once; a tile with 31 tiles before it in its group of 32 also publishes the group's, and so on up. What
+comes before a tile is: whole groups of groups, then whole groups, then tiles, each level folded pairwise over 32 lanes.
+So the order depends on the length alone, and no value depends on which block was faster.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fuser.codegen.loops import Kernel, Launch, Operand, flag_words
@@ -114,8 +115,7 @@ class LongScan(RowScan):
         size = self.schedule.unroll * self.width * self.schedule.threads
         alloc = self.frame.builder.alloc
         return [
-            (alloc("prefix", t, size, "shared", dynamic=True), min(16 // t.bytes, self.width))
-            for t in self.fold.dtypes
+            (alloc("prefix", t, size, "shared", dynamic=True), min(16 // t.bytes, self.width)) for t in self.fold.dtypes
         ]
 
     def _park(self, g: int, items: Sequence[Item]) -> None:
@@ -168,9 +168,7 @@ class LongScan(RowScan):
         for flags, value in zip(level.flags, aggregate, strict=True):
             f.builder.publish(flags, place, value, mask)
 
-    def _level(
-        self, level: Level, digit: Operand, group: Operand, own: State, last: bool
-    ) -> tuple[State, State]:
+    def _level(self, level: Level, digit: Operand, group: Operand, own: State, last: bool) -> tuple[State, State]:
         """The fold of those before this one in its group of 32, and of the whole group where this is its last."""
         f, b = self.frame, self.frame.builder
         thread = f.thread()

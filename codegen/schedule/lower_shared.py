@@ -1,8 +1,9 @@
 """Long rows in shared memory: what stages share of a row waits there, each thread's elements in places of its own.
 
-In: a body of several stages over long rows, a row schedule that says `parked`. Out: one kernel that reads the row once,
-for a block alone or for a cluster of them. Registers hold only what a few slots need at a time, so more blocks fit an SM
-than with rows in registers, and one loads while another waits. No thread reads another's place: no barrier is needed.
+In: a body of several stages over long rows, a row schedule that says `parked`. Out: one kernel that reads the row
+once, for a block alone or for a cluster of them. Registers hold only what a few slots need at a time, so more blocks
+fit an SM than with rows in registers, and one loads while another waits. No thread reads another's place, so no
+barrier is needed.
 """
 
 from __future__ import annotations

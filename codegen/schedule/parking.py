@@ -39,7 +39,8 @@ def parking(body: Body) -> Parking:
     stages, arrays, homes = reuse_of(body).stages, list[DType](), dict[Key, int]()
     last: dict[Key, int] = {}
     for k, stage in enumerate(stages):
-        last.update((key, k) for key in (*stage.raw.values(), *stage.taken.values()))
+        read: list[Key] = [*stage.raw.values(), *stage.taken.values()]
+        last.update(dict.fromkeys(read, k))
     for k, stage in enumerate(stages):
         made: list[tuple[Key, DType]] = [(f, f.dtype) for f in stage.raw.values() if last[f] > k and f not in homes]
         steps = body.stages[k].loop.steps
@@ -65,14 +66,14 @@ class Fit:
 @dataclass(frozen=True)
 class Row:
     """A row by its numbers: elements, bytes an element that wait, elements a vector, streams that the first stage
-    reads, whether later stages read weights, stages with a loop."""
+    reads, whether later stages read weights, registers of the largest stage's states."""
 
     length: int
     kept: int
     vector: int
     streams: int
     weights: bool
-    stages: int
+    states: int
 
     @property
     def rule(self) -> tuple[Fit, int]:
@@ -82,7 +83,7 @@ class Row:
         weights cost the third block of an SM.
         """
         if self.vector == 1:
-            return Fit(512, 1, 3, 4), 64 << 10
+            return Fit(512, 1, 2, 4), 64 << 10
         if self.vector <= 4 and self.weights:
             return Fit(512, 1, 3, 4 if self.streams == 1 else 2), 32 << 10
         if self.vector <= 4:
@@ -91,7 +92,7 @@ class Row:
             return Fit(256, 1, 3, 2), 64 << 10
         if not self.weights and self.length * self.kept != 64 << 10:
             return Fit(512, 1, 3, 2), 64 << 10
-        return Fit(512, 1, 2, 4 if self.stages < 3 or not self.weights else 2), 64 << 10
+        return Fit(512, 1, 2, 4 if self.states == 1 or not self.weights else 2), 64 << 10
 
 
 def fit(row: Row, fixed: Order, device: Device) -> Fit | None:

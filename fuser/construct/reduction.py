@@ -252,8 +252,9 @@ def _centre(b: Builder, x: Node, axes: tuple[int, ...], where: Value | None) -> 
 def _typical(b: Builder, x: Node, axes: tuple[int, ...]) -> Node:
     """The median of the elements a quarter, half and three quarters along each reduced axis (NaN if one is).
 
-    Shifted sums lose about (centre - mean)^2 / variance in relative accuracy. For the median of the data that is at most
-    1, whatever their distribution; of three samples two must be rare values (a share f of them) for it to reach 1/f.
+    Shifted sums lose about (centre - mean)^2 / variance in relative accuracy. For the median of the data that is at
+    most 1, whatever their distribution; of three samples two must be rare values (a share f of them) for it to reach
+    1/f.
     """
     first, middle, last = (_sample(b, x, axes, quarter) for quarter in (1, 2, 3))
     low, high = ew.node(b, "minimum", first, middle), ew.node(b, "maximum", first, middle)

@@ -50,34 +50,49 @@ class _Path:
 
 def place(sizes: Mapping[Key, Point], edges: Iterable[tuple[Key, Key]], gap: float = Y_GAP) -> Placement:
     """Boxes in layers, sources on top. Edges must have no cycle; repeated ones count once."""
-    from grandalf.graphs import Edge, Graph, Vertex
+    pen = _Pen()
+    for keys, mine in _components(sizes, dict.fromkeys((a, b) for a, b in edges if a != b)):
+        pen.add(_arrange({k: sizes[k] for k in keys}, mine, gap))
+    return Placement(pen.corners, pen.bends, pen.width, pen.height)
+
+
+def _components(
+    sizes: Iterable[Key], edges: Iterable[tuple[Key, Key]]
+) -> list[tuple[list[Key], list[tuple[Key, Key]]]]:
+    """Boxes and edges of each connected component, in the order given (grandalf's own split is in no fixed order)."""
+    import networkx
+
+    graph: networkx.Graph[Key] = networkx.Graph()
+    graph.add_nodes_from(sizes)
+    graph.add_edges_from(edges)
+    number = {k: at for at, found in enumerate(networkx.connected_components(graph)) for k in found}
+    out: dict[int, tuple[list[Key], list[tuple[Key, Key]]]] = {}
+    for k in sizes:
+        out.setdefault(number[k], ([], []))[0].append(k)
+    for a, b in edges:
+        out[number[a]][1].append((a, b))
+    return list(out.values())
+
+
+def _arrange(sizes: Mapping[Key, Point], edges: Iterable[tuple[Key, Key]], gap: float) -> Any:
+    """grandalf's layout of one component."""
+    from grandalf.graphs import Edge, Vertex, graph_core
+    from grandalf.layouts import SugiyamaLayout
 
     vertices = {key: Vertex(key) for key in sizes}
     for key, (w, h) in sizes.items():
         vertices[key].view = _View(w, h)
-    listed = []
-    for a, b in dict.fromkeys((a, b) for a, b in edges if a != b):
-        edge = Edge(vertices[a], vertices[b])
+    listed = [Edge(vertices[a], vertices[b]) for a, b in edges]
+    for edge in listed:
         edge.view = _Path()
-        listed.append(edge)
-    graph = Graph(list(vertices.values()), listed)
-    pen = _Pen()
-    for component in graph.C:
-        _arrange(component, gap)
-        pen.add(component)
-    return Placement(pen.corners, pen.bends, pen.width, pen.height)
-
-
-def _arrange(component: Any, gap: float) -> None:
-    """grandalf's layout of one component."""
-    from grandalf.layouts import SugiyamaLayout
-
+    component = graph_core(list(vertices.values()), listed)
     layout = SugiyamaLayout(component)
     layout.xspace, layout.yspace = X_GAP, gap
     layout.init_all()
     for dummy in (v for layer in layout.layers for v in layer if not hasattr(v, "data") or v not in component.sV):
         dummy.view.w = DUMMY
     layout.draw(ROUNDS)
+    return component
 
 
 class _Pen:

@@ -154,7 +154,7 @@ class _Drawing:
                     edges[(start, k)] = by_id[source]
         placed = layout.place(sizes, edges, 26.0) if sizes else layout.Placement({}, {}, 0.0, 0.0)
         title = f"{self.labels[position]}  {group.name}"
-        width = max(placed.width, (len(title) + 2) * GLYPH + 10, 200.0) + 2 * PAD
+        width = max(placed.width, (len(title) + 2) * GLYPH + 10, 250.0) + 2 * PAD
         return _Inside(rows, sizes, edges, placed, title, (width, placed.height + TITLE + 2 * PAD))
 
     def _transfers(self) -> dict[tuple[int, int, int], int]:
@@ -237,12 +237,16 @@ class _Drawing:
         end = (x + (inside.size[0] - inside.placed.width) / 2 + px + 4, y + TITLE + PAD + py)
         points = (start, *outer.bends.get(ends, ()), (end[0], y), end)
         return Link(
-            node if source is None else source, -1, (writer, reader), points, size, True, self._why(writer, node, reader)
+            node if source is None else source,
+            -1,
+            (writer, reader),
+            points,
+            size,
+            True,
+            self._why(writer, node, reader),
         )
 
-    def _bottom(
-        self, writer: int, source: int, insides: list[_Inside], outer: layout.Placement, end: Place
-    ) -> Point:
+    def _bottom(self, writer: int, source: int, insides: list[_Inside], outer: layout.Placement, end: Place) -> Point:
         """Where a value leaves its box, or its region when no operator is drawn."""
         x, y = outer.corners[end]
         if writer == ARRAY:

@@ -175,7 +175,8 @@ class ScalarOp:
 
 @dataclass(frozen=True, kw_only=True)
 class Variant:
-    """A cheaper spelling of an f32 row with a known error, chosen in the graph (`passes.variants`), never by a schedule.
+    """A cheaper spelling of an f32 row with a known error, chosen in the graph (`passes.variants`), never by a
+    schedule.
 
     It makes a row of its own, `NAME.KEY` (`fuser.optable.variants`), which expands to the plain row where `cuda` has no
     spelling. `error`: bound of the relative error. `budget`: it may stand before a rounding to a half type; else (where

@@ -1,8 +1,8 @@
 """Normalisations: softmax and its kin, and layer, RMS, group and batch norms, as composites.
 
 In: nothing. Out: composite rows. Softmax and its kin take the maximum first and then one exponential an element: a row
-is kept from one to the other. Only logsumexp of a whole array lowers to the reduction `max_sumexp`, which reads it once.
-The norms centre in a second pass, as NumPy's var does. References are written in NumPy, in f64.
+is kept from one to the other. Only logsumexp of a whole array lowers to the reduction `max_sumexp`, which reads it
+once. The norms centre in a second pass, as NumPy's var does. References are written in NumPy, in f64.
 """
 
 from __future__ import annotations

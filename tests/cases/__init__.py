@@ -1,0 +1,1 @@
+"""Public fault kinds, as tests."""

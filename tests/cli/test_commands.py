@@ -177,7 +177,7 @@ def test_a_refusal_is_one_of_fusers_errors(slug: str, fuserc: Shell) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [["frobnicate"], ["--frob"], ["run"], ["why", SOFTMAX, "e"], [SOFTMAX, "--dump-graph=svg"]]
+    "words", [["frobnicate"], ["--frob"], ["run"], ["why", SOFTMAX, "e"], [SOFTMAX, "--dump-graph=pdf"]]
 )
 def test_a_wrong_command_line(words: list[str], fuserc: Shell) -> None:
     assert "Usage: fuserc" in fuserc(*words, status=2)

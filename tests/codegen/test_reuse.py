@@ -20,13 +20,19 @@ def taken(found: Reuse, programs: list[Program], stage: int) -> list[str]:
     return [s.op for s in steps if isinstance(s, Apply)]
 
 
-def test_an_exponential_is_kept() -> None:
-    for dtype in (F32, BF16):
-        found, programs = reuse("softmax", dtype)
-        assert len(programs) == 3
-        assert taken(found, programs, 2) == ["exp"]
-        assert found.stages[2].raw == {}
-        assert found.bytes_kept == 4
+def test_an_exponential_as_wide_as_its_element_is_kept() -> None:
+    found, programs = reuse("softmax", F32)
+    assert len(programs) == 3
+    assert taken(found, programs, 2) == ["exp"]
+    assert found.stages[2].raw == {}
+    assert found.bytes_kept == 4
+
+
+def test_a_cheap_exponential_of_a_half_row_is_computed_again() -> None:
+    found, programs = reuse("softmax", BF16)
+    assert [s.op for s in programs[1].steps if isinstance(s, Apply) and s.op.startswith("exp")] == ["exp.fast"]
+    assert taken(found, programs, 2) == []
+    assert found.bytes_kept == 2
 
 
 def test_half_rows_keep_raw_elements_of_cheap_values() -> None:

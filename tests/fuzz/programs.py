@@ -7,6 +7,7 @@ needed to bound its error (see `errors`) or to leave it out (see `shrink`).
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -70,7 +71,8 @@ class Statement:
         scope = {**SCOPE, **{k: values[k] for k in self.operands}}
         if self.store:
             scope[self.target] = np.array(values[self.target])
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # of empty axes
             exec(self.code, scope)
         return scope[self.target]
 
@@ -110,7 +112,8 @@ class Program:
                 for k, a in enumerate(self.arguments)]  # fmt: skip
         names = ", ".join(f"{a.name}.copy()" for a in self.arguments)
         return "\n".join([
-            f"# {fault}", "# run in the clone: python this_file.py", "import ml_dtypes", "import numpy as np", "",
+            *(f"# {line}" for line in fault.splitlines()), "# run in the clone: python this_file.py",
+            "import ml_dtypes", "import numpy as np", "",
             "import fuser", "from tests import engines", "", "", self.source, "", "", *made,
             f"print('reference', fuser.reference(f)({names}))",
             "for engine in engines.NO_GPU_NEEDED:",

@@ -78,7 +78,9 @@ FUNCTIONS: dict[str, Function] = {
     "arctan": _unary(np.arctan, mpmath.atan, 1.5, 1.5, (-3, 3), (-1000, 1000), (0, 1e20)),
     "arctan2": Function(np.arctan2, mpmath.atan2, _PLANE, 1.6, 1.6),
     "hypot": Function(np.hypot, mpmath.hypot, _PLANE, 1, 1),
-    "cbrt": _unary(np.cbrt, lambda x: mpmath.sign(x) * mpmath.cbrt(abs(x)), 0.6, 0.6, (-9, 9), (0, 1e-38), (-1e30, 1e30)),
+    "cbrt": _unary(
+        np.cbrt, lambda x: mpmath.sign(x) * mpmath.cbrt(abs(x)), 0.6, 0.6, (-9, 9), (0, 1e-38), (-1e30, 1e30)
+    ),
     "power": Function(np.power, mpmath.power, _POWER, 1, 1.1),
 }
 
@@ -88,7 +90,10 @@ def inputs(name: str, dtype: Any, n: int, seed: int = 0) -> list[Array]:
     rng = np.random.default_rng([seed, n])
     f = FUNCTIONS[name]
     info = np.finfo(dtype)
-    spread = [rng.choice([-1.0, 1.0], n // 4) * 2.0 ** rng.uniform(info.minexp - info.nmant, info.maxexp, n // 4) for _ in f.ranges]
+    spread = [
+        rng.choice([-1.0, 1.0], n // 4) * 2.0 ** rng.uniform(info.minexp - info.nmant, info.maxexp, n // 4)
+        for _ in f.ranges
+    ]
     near = [[rng.uniform(low, high, n // 4) for low, high in ranges] for ranges in f.ranges]
     with np.errstate(over="ignore", under="ignore"):
         return [np.concatenate([a, *parts]).astype(dtype) for a, parts in zip(spread, near, strict=True)]

@@ -22,6 +22,14 @@ def chebyshev(low: Number, high: Number, n: int) -> list[Number]:
     return [middle - half * mpmath.cos(mpmath.pi * k / (n - 1)) for k in range(n)]
 
 
+def evaluate(coefficients: Sequence[Number], x: Number) -> Number:
+    """c0 + c1 x + ..."""
+    total = mpmath.mpf(0)
+    for c in reversed(coefficients):
+        total = total * x + c
+    return total
+
+
 def minimax(
     points: Sequence[Number], values: Sequence[Number], weights: Sequence[Number], terms: int
 ) -> tuple[list[Number], Number]:
@@ -31,9 +39,7 @@ def minimax(
     best: tuple[list[Number], Number] | None = None
     for _ in range(30):
         coefficients, level = _levelled(points, values, weights, chosen, terms)
-        errors = [
-            w * (v - mpmath.polyval(coefficients[::-1], x)) for x, v, w in zip(points, values, weights, strict=True)
-        ]
+        errors = [w * (v - evaluate(coefficients, x)) for x, v, w in zip(points, values, weights, strict=True)]
         largest = max(abs(e) for e in errors)
         if best is None or largest < best[1]:
             best = coefficients, largest

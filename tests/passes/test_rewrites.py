@@ -10,11 +10,14 @@ from fuser.graph import Graph
 from fuser.interpreter import evaluate
 from fuser.passes.base import Pass
 from fuser.passes.cse import Prune, Share
+from fuser.passes.divisible import Divisible
 from fuser.passes.fold import Fold
 from fuser.passes.lower import Lower
 from fuser.passes.pipeline import PIPELINE, observe, prepare
 from fuser.passes.results import OwnResults
 from fuser.passes.simplify import Simplify
+from fuser.passes.unroll import UnrollSmall
+from fuser.passes.variants import Variants
 from fuser.passes.widen import Widen
 from fuser.settings import Settings
 from fuser.text import parse_graph, print_graph
@@ -24,15 +27,19 @@ CASES = sorted((Path(__file__).parent / "cases").glob("*.txt"))
 PASSES: dict[str, Pass] = {
     "cse": Share(),
     "dce": Prune(),
+    "divisible": Divisible(),
     "fold": Fold(),
     "lower": Lower(),
     "results": OwnResults(),
     "simplify": Simplify(),
+    "unroll_small": UnrollSmall(),
+    "variants": Variants(),
+    "variants-fast-math": Variants(fast_math=True),
     "widen": Widen(),
     "widen-each-op": Widen(rounding="each-op"),
 }
 # Fewer roundings, or another formula: the two sides agree within a few units of the narrowest type.
-CLOSE = {"widen": 4e-2, "lower": 1e-6}
+CLOSE = {"widen": 4e-2, "lower": 1e-6, "variants": 8e-3, "variants-fast-math": 1e-5, "unroll_small": 1e-6}
 SIZES = {"n": 6, "m": 5, "d": 4, "k": 3}
 SPECIAL = (np.nan, np.inf, -np.inf, -0.0, 0.0, 1.5, -3.0, 1e-3)
 

@@ -1,9 +1,9 @@
 """sin, cos, tan.
 
 In: a handle of f32 or f64. Out: the value within 1.6 ulp. |x| = n*pi/2 + r with |r| <= pi/4: n*pi/2 is taken off in
-three parts (Cody and Waite; with fused multiply-adds the first subtraction is exact), which keeps r's relative error at
-one rounding for |x| up to 2^17 (f32) and 2^32 (f64). Larger arguments go to the C library's function element by element:
-their reduction (Payne and Hanek) needs over a thousand bits of 2/pi. A vector without such an element skips that.
+three parts (Cody and Waite; with fused multiply-adds the first subtraction is exact), which keeps r's relative error
+at one rounding for |x| up to 2^17 (f32) and 2^32 (f64). Larger arguments go to the C library's function element by
+element: their reduction (Payne and Hanek) needs over a thousand bits of 2/pi. A vector without one skips that.
 Coefficients: as in `exponentials`.
 """
 
@@ -15,7 +15,7 @@ from fuser.optable.mathlib.parts import chosen, fma, horner, layout, magnitude, 
 
 TWO_OVER_PI = 0.6366197723675814
 HALF_PI_SINGLE = (1.5707964, -4.371139e-08, -1.7151245e-15)
-HALF_PI_DOUBLE = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591815e-33)
+HALF_PI_DOUBLE = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33)
 # sin(r) = r + r^3*(c0 + c1 z + ...), z = r^2, |r| <= 0.79: errors 2^-27.8 and 2^-57.8.
 SIN_SINGLE = (-0.16666654, 0.008332106, -0.0001950789)
 SIN_DOUBLE = (

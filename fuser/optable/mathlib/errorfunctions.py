@@ -1,7 +1,7 @@
 """erf and erfc.
 
-In: a handle of f32 or f64. Out: the value within 1.2 (erf) or 1.9 (erfc) ulp. Near 0 erf is x plus x times a polynomial in
-x^2; beyond, 1 - exp(-x P(x)) with x P(x) = -log erfc(x): its error counts erfc/erf as much, so a short polynomial
+In: a handle of f32 or f64. Out: the value within 1.2 (erf) or 1.9 (erfc) ulp. Near 0 erf is x plus x times a polynomial
+in x^2; beyond, 1 - exp(-x P(x)) with x P(x) = -log erfc(x): its error counts erfc/erf as much, so a short polynomial
 does. Coefficients: as in `exponentials`, the error weighted accordingly.
 """
 
@@ -11,14 +11,13 @@ from fuser.dtypes import F32
 from fuser.optable.base import S
 from fuser.optable.mathlib.exponentials import (
     EXP_DOUBLE,
+    EXP_RANGE,
     EXP_SINGLE,
     exp_in_range,
     reduced,
     scaled,
-    tiny_below,
 )
-from fuser.optable.mathlib.logarithms import Parts
-from fuser.optable.mathlib.parts import at_most, chosen, fma, horner, magnitude, with_sign
+from fuser.optable.mathlib.parts import Parts, at_most, chosen, exact_sum, fma, horner, magnitude, with_sign
 
 # erf(x) = x + x*(c0 + c1 z + ...), z = x^2, |x| <= 0.93 (f64: 1): errors 2^-25.7 and 2^-55.7.
 ERF_SINGLE = (0.12837915, -0.3761249, 0.112817265, -0.026762696, 0.00498685, -0.0005956646)
@@ -46,7 +45,8 @@ def erf(x: S) -> S:
     return with_sign((size < near).where(small, large), x)
 
 
-# exp(x^2)*erfc(x) = (C + c0 t + c1 t^2 + ...)/(x+k), t = (x-k)/(x+k), k = 2 (f64: 4), x >= 0.6: errors 2^-28.7, 2^-57.6.
+# exp(x^2)*erfc(x) = (C + c0 t + c1 t^2 + ...)/(x+k), t = (x-k)/(x+k), k = 2 (f64: 4), x >= 0.6:
+# errors 2^-28.7 and 2^-57.6.
 SCALED_AT_ZERO = {"f32": Parts(1.0215827, -1.7313548e-08), "f64": Parts(1.095995661000491, 5.98246757222821e-17)}
 SCALED_SINGLE = (
     -0.6871607, 0.27947205, -0.03644323, -0.02150908, 0.006493093, 0.003071513, -0.00090479833, -0.00057443156,
@@ -70,24 +70,18 @@ def erfc(x: S) -> S:
     capped = at_most(size, most)
     square = capped * capped
     shifted, r = reduced(-square)
-    e, e_low = _sum(r.like(2.0), r * horner(r, (2.0, *chosen(r, EXP_SINGLE, EXP_DOUBLE))))
+    e, e_low = exact_sum(r.like(2.0), r * horner(r, (2.0, *chosen(r, EXP_SINGLE, EXP_DOUBLE))))
     d, n = capped + k, capped - k
     d_low, n_low = capped - (d - k), capped - (n + k)
     inverse = 1.0 / d
     t = n * inverse
     t = fma(fma(-t, d, n) + fma(-t, d_low, n_low), inverse, t)
     at_zero = SCALED_AT_ZERO[x.dtype.name]
-    g, g_low = _sum(x.like(at_zero.high), t * horner(t, chosen(x, SCALED_SINGLE, SCALED_DOUBLE)))
+    g, g_low = exact_sum(x.like(at_zero.high), t * horner(t, chosen(x, SCALED_SINGLE, SCALED_DOUBLE)))
     p = e * g
     p_low = fma(e, g, -p) + fma(e, g_low + at_zero.low, e_low * g)
     p_low = fma(-p, fma(capped, capped, -square), p_low)  # exp of what the square's rounding left out
     y = p * inverse
     y = fma(fma(-y, d, p) + fma(-y, d_low, p_low), inverse, y)
-    far = scaled(y, shifted, square > -tiny_below(x))
+    far = scaled(y, shifted, square > -EXP_RANGE[x.dtype.name].tiny)
     return (size < 0.65).where(near, (x < 0.0).where(2.0 - far, far))
-
-
-def _sum(a: S, b: S) -> tuple[S, S]:
-    """a+b as high and low part, |a| >= |b| or nearly."""
-    high = a + b
-    return high, (a - high) + b

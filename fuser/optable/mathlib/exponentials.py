@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from fuser.dtypes import F32
 from fuser.optable.base import S
 from fuser.optable.mathlib.parts import (
+    LN2,
     at_least,
     at_most,
     chosen,
@@ -45,30 +46,15 @@ EXP2_DOUBLE = (
 
 @dataclass(frozen=True)
 class Range:
-    """ln2 in two parts, and where results leave the format: beyond `low` or `high` they are 0 or inf,
-    below `tiny` subnormal."""
+    """Where results leave the format: beyond `low` or `high` they are 0 or inf, below `tiny` perhaps subnormal."""
 
-    ln2_high: float
-    ln2_low: float
     low: float
     high: float
     tiny: float
 
 
-SINGLE = Range(0.6931472, -1.9046542e-09, -104.0, 89.0, -86.0)
-DOUBLE = Range(0.6931471805599453, 2.3190468138462996e-17, -746.0, 710.0, -707.0)
-# The same for exp2.
-SINGLE_2 = Range(0.0, 0.0, -151.0, 129.0, -125.0)
-DOUBLE_2 = Range(0.0, 0.0, -1076.0, 1025.0, -1021.0)
-
-
-def limits_of(x: S) -> Range:
-    return SINGLE if x.dtype == F32 else DOUBLE
-
-
-def tiny_below(x: S) -> float:
-    """exp of less may be subnormal."""
-    return limits_of(x).tiny
+EXP_RANGE = {"f32": Range(-104.0, 89.0, -86.0), "f64": Range(-746.0, 710.0, -707.0)}
+EXP2_RANGE = {"f32": Range(-151.0, 129.0, -125.0), "f64": Range(-1076.0, 1025.0, -1021.0)}
 
 
 def exponent_offset(x: S) -> float:
@@ -79,10 +65,10 @@ def exponent_offset(x: S) -> float:
 
 def reduced(x: S) -> tuple[S, S]:
     """(shifted n, r) with x = n*ln2 + r, |r| <= ln2/2 up to rounding; for |x| below the format's overflow."""
-    limits, offset = limits_of(x), exponent_offset(x)
+    ln2, offset = LN2[x.dtype.name], exponent_offset(x)
     shifted = fma(x, LOG2E, offset)
     n = shifted - offset
-    return shifted, fma(n, -limits.ln2_low, fma(n, -limits.ln2_high, x))
+    return shifted, fma(n, -ln2.low, fma(n, -ln2.high, x))
 
 
 def twice_exp(r: S) -> S:
@@ -103,7 +89,7 @@ def scaled(twice: S, shifted: S, tiny: S) -> S:
 
 
 def exp(x: S) -> S:
-    limits = limits_of(x)
+    limits = EXP_RANGE[x.dtype.name]
     x = at_least(at_most(x, limits.high), limits.low)
     shifted, r = reduced(x)
     return scaled(twice_exp(r), shifted, x < limits.tiny)
@@ -115,7 +101,7 @@ def exp2(x: S) -> S:
 
 def exp2_of_sum(x: S, low: S | None) -> S:
     """2**(x + low), low small against 1."""
-    limits = SINGLE_2 if x.dtype == F32 else DOUBLE_2
+    limits = EXP2_RANGE[x.dtype.name]
     x = at_least(at_most(x, limits.high), limits.low)
     offset = exponent_offset(x)
     shifted = x + offset
@@ -130,7 +116,7 @@ def expm1(x: S) -> S:
     """2*(s*(r + q) + (s - 1/2)) with s = 2**(n-1) and q = exp(r) - 1 - r: the two additions are fused, so
     that only the rounding of s*r + (s - 1/2) and the last one count."""
     least, nothing = (-18.0, 2.0**-26) if x.dtype == F32 else (-38.0, 2.0**-55)
-    within = at_least(at_most(x, limits_of(x).high), least)
+    within = at_least(at_most(x, EXP_RANGE[x.dtype.name].high), least)
     shifted, r = reduced(within)
     s = power_of_two(shifted)
     q = (r * r) * (horner(r, chosen(x, EXP_SINGLE, EXP_DOUBLE)) * 0.5)

@@ -8,8 +8,7 @@ Coefficients: as in `exponentials`.
 from __future__ import annotations
 
 from fuser.optable.base import S
-from fuser.optable.mathlib.logarithms import Parts
-from fuser.optable.mathlib.parts import chosen, fma, horner, layout, magnitude, with_sign
+from fuser.optable.mathlib.parts import Parts, chosen, fma, horner, layout, magnitude, with_sign
 
 # atan(x) = x + x^3*(c0 + c1 z + ...), z = x^2, |x| <= 1: errors 2^-28.4 and 2^-57.5.
 ATAN_SINGLE = (

@@ -2,17 +2,15 @@
 
 In: a handle of f32 or f64. Out: the value within 1.2 ulp (log1p: 1.6). x = 2**n * (1+f) with 1+f in
 [sqrt(1/2), sqrt(2)), cut out of the bits; log(1+f) is kept as f + y with y small, so that f stays exact and every
-base gets it by fused multiply-adds. f32 takes y by a polynomial in f, f64 by one in (f/(2+f))**2, where a division is cheaper
-than twice the degree. Subnormal arguments are scaled up first. Coefficients: as in `exponentials`.
+base gets it by fused multiply-adds. f32 takes y by a polynomial in f, f64 by one in (f/(2+f))**2, where a division is
+cheaper than twice the degree. Subnormal arguments are scaled up first. Coefficients: as in `exponentials`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from fuser.dtypes import F32
 from fuser.optable.base import S
-from fuser.optable.mathlib.parts import DOUBLE, SINGLE, fma, horner, layout
+from fuser.optable.mathlib.parts import DOUBLE, LN2, SINGLE, Parts, fma, horner, layout
 
 # log(1+f) = f - f^2/2 + f^3*(c0 + c1 f + ...): error 2^-27.3 of the result.
 LOG_SINGLE = (0.3333333, -0.25000823, 0.2000126, -0.16623321, 0.14201093, -0.13159971, 0.12765515, -0.07639323)
@@ -24,15 +22,6 @@ LOG_DOUBLE = (
 ROOT_HALF = {"f32": 0x3F3504F3, "f64": 0x3FE6A09E667F3BCD}  # the bits of sqrt(1/2)
 
 
-@dataclass(frozen=True)
-class Parts:
-    """A constant as the sum of two floats of a format."""
-
-    high: float
-    low: float
-
-
-LN2 = {"f32": Parts(0.6931472, -1.9046542e-09), "f64": Parts(0.6931471805599453, 2.3190468138462996e-17)}
 LOG2E = {"f32": Parts(1.442695, 1.925963e-08), "f64": Parts(1.4426950408889634, 2.0355273740931033e-17)}
 LOG10E = {"f32": Parts(0.4342945, -1.010305e-08), "f64": Parts(0.4342944819032518, 1.098319650216765e-17)}
 LOG10_2 = {"f32": Parts(0.30103, -1.4320989e-08), "f64": Parts(0.3010299956639812, -2.8037281277851704e-18)}

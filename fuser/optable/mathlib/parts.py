@@ -35,6 +35,15 @@ class Layout:
         return float(2.0 ** (1 - self.bias))
 
 
+@dataclass(frozen=True)
+class Parts:
+    """A constant as the sum of two floats of a format."""
+
+    high: float
+    low: float
+
+
+LN2 = {"f32": Parts(0.6931472, -1.9046542e-09), "f64": Parts(0.6931471805599453, 2.3190468138462996e-17)}
 SINGLE, DOUBLE = Layout(I32, U32, 23, 127), Layout(I64, U64, 52, 1023)
 
 
@@ -50,6 +59,18 @@ def chosen(x: S, single: Coefficients, double: Coefficients) -> Coefficients:
 def fma(a: S, b: Number, c: Number) -> S:
     """a*b + c rounded once."""
     return a.op("fma", b, c)
+
+
+def exact_product(a: S, b: S) -> tuple[S, S]:
+    """a*b as high and low part."""
+    high = a * b
+    return high, fma(a, b, -high)
+
+
+def exact_sum(a: S, b: S) -> tuple[S, S]:
+    """a+b as high and low part; exact for |a| >= |b| or a = 0, nearly so where |a| is little less."""
+    high = a + b
+    return high, (a - high) + b
 
 
 def horner(x: S, coefficients: Sequence[float]) -> S:

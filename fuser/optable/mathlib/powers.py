@@ -11,8 +11,20 @@ from __future__ import annotations
 from fuser.dtypes import F32
 from fuser.optable.base import S
 from fuser.optable.mathlib.exponentials import exp2_of_sum
-from fuser.optable.mathlib.logarithms import Parts, normalised
-from fuser.optable.mathlib.parts import chosen, fma, horner, layout, magnitude, power_of_two, rarely, with_sign
+from fuser.optable.mathlib.logarithms import normalised
+from fuser.optable.mathlib.parts import (
+    Parts,
+    chosen,
+    exact_product,
+    exact_sum,
+    fma,
+    horner,
+    layout,
+    magnitude,
+    power_of_two,
+    rarely,
+    with_sign,
+)
 
 # log2(m) = s*(A + z*(B + z*(c0 + c1 z + ...))), s = (m-1)/(m+1), z = s^2, A = 2/ln2, B = A/3: errors 2^-36.7, 2^-66.2.
 LINEAR = {"f32": Parts(2.88539, 3.851926e-08), "f64": Parts(2.8853900817779268, 4.0710547481862066e-17)}
@@ -25,18 +37,6 @@ REST_DOUBLE = (
 INFINITY = float("inf")
 
 
-def _product(a: S, b: S) -> tuple[S, S]:
-    """a*b as high and low part, exactly."""
-    high = a * b
-    return high, fma(a, b, -high)
-
-
-def _sum(a: S, b: S) -> tuple[S, S]:
-    """a+b as high and low part, exactly, for |a| >= |b| or a = 0."""
-    high = a + b
-    return high, (a - high) + b
-
-
 def _log2(x: S) -> tuple[S, S]:
     """log2(x) as high and low part, for x positive and finite."""
     linear, cubic = LINEAR[x.dtype.name], CUBIC[x.dtype.name]
@@ -46,15 +46,15 @@ def _log2(x: S) -> tuple[S, S]:
     inverse = 1.0 / g
     s = f * inverse
     s_low = fma(-s, g_low, fma(-s, g, f)) * inverse
-    z, z_low = _product(s, s)
+    z, z_low = exact_product(s, s)
     z_low = fma(s + s, s_low, z_low)
-    w, w_low = _sum(s.like(cubic.high), z * horner(z, chosen(x, REST_SINGLE, REST_DOUBLE)))
-    t, t_low = _product(z, w)
+    w, w_low = exact_sum(s.like(cubic.high), z * horner(z, chosen(x, REST_SINGLE, REST_DOUBLE)))
+    t, t_low = exact_product(z, w)
     t_low = fma(z, w_low + cubic.low, fma(z_low, w, t_low))
-    u, u_low = _sum(s.like(linear.high), t)
+    u, u_low = exact_sum(s.like(linear.high), t)
     u_low = u_low + (t_low + linear.low)
-    log, log_low = _product(s, u)
-    high, low = _sum(n, log)
+    log, log_low = exact_product(s, u)
+    high, low = exact_sum(n, log)
     return high, low + (log_low + fma(s, u_low, s_low * u))
 
 
@@ -62,7 +62,7 @@ def power(x: S, y: S) -> S:
     """x**y as C's pow."""
     size = magnitude(x)
     log, log_low = _log2(size)
-    exponent, low = _product(y, log)
+    exponent, low = exact_product(y, log)
     low = fma(y, log_low, low)
     within = magnitude(exponent) < (256.0 if x.dtype == F32 else 2048.0)  # else 0 or inf, and `low` means nothing
     found = exp2_of_sum(exponent, within.where(low, 0.0))
@@ -109,7 +109,7 @@ def cbrt(x: S) -> S:
     v = fma(v * THIRD, fma(-w * v, v * v, 1.0), v)
     slope = v * v
     y = w * slope
-    square, square_low = _product(y, y)
+    square, square_low = exact_product(y, y)
     excess = fma(square_low, y, fma(square, y, -w))
     y = fma(excess * slope, -THIRD, y) * power_of_two(shifted)
     return ((size > 0.0) & (size < INFINITY)).where(with_sign(y, x), x)

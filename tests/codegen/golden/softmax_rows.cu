@@ -1,3 +1,12 @@
+static __device__ __forceinline__ float fuser_largest(float a, float b) {
+#if __CUDA_ARCH__ >= 800
+    float r;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
+    return r;
+#else
+    return a > b || a != a || (a == b && __float_as_int(a) >= 0) ? a : b;
+#endif
+}
 extern "C" __global__ void __launch_bounds__(64, 1) softmax_rows(
     const float* __restrict__ x,
     float* __restrict__ out,
@@ -26,33 +35,12 @@ extern "C" __global__ void __launch_bounds__(64, 1) softmax_rows(
         biggest = bigger;
     }
     const float biggest_other = __shfl_xor_sync(0xffffffffu, biggest, 1);
-    const int biggest_1 = thread & 1;
-    const bool biggest_2 = biggest_1 != 0;
-    const float biggest_3 = biggest_2 ? biggest_other : biggest;
-    const float biggest_4 = biggest_2 ? biggest : biggest_other;
-    const bool biggest_5 = biggest_3 > biggest_4;
-    const bool biggest_6 = biggest_3 != biggest_3;
-    const bool biggest_7 = biggest_5 | biggest_6;
-    const float biggest_8 = biggest_7 ? biggest_3 : biggest_4;
-    const float biggest_other_1 = __shfl_xor_sync(0xffffffffu, biggest_8, 2);
-    const int biggest_9 = thread & 2;
-    const bool biggest_10 = biggest_9 != 0;
-    const float biggest_11 = biggest_10 ? biggest_other_1 : biggest_8;
-    const float biggest_12 = biggest_10 ? biggest_8 : biggest_other_1;
-    const bool biggest_13 = biggest_11 > biggest_12;
-    const bool biggest_14 = biggest_11 != biggest_11;
-    const bool biggest_15 = biggest_13 | biggest_14;
-    const float biggest_16 = biggest_15 ? biggest_11 : biggest_12;
-    const float biggest_other_2 = __shfl_xor_sync(0xffffffffu, biggest_16, 4);
-    const int biggest_17 = thread & 4;
-    const bool biggest_18 = biggest_17 != 0;
-    const float biggest_19 = biggest_18 ? biggest_other_2 : biggest_16;
-    const float biggest_20 = biggest_18 ? biggest_16 : biggest_other_2;
-    const bool biggest_21 = biggest_19 > biggest_20;
-    const bool biggest_22 = biggest_19 != biggest_19;
-    const bool biggest_23 = biggest_21 | biggest_22;
-    const float biggest_24 = biggest_23 ? biggest_19 : biggest_20;
-    biggest = biggest_24;
+    const float biggest_1 = fuser_largest(biggest, biggest_other);
+    const float biggest_other_1 = __shfl_xor_sync(0xffffffffu, biggest_1, 2);
+    const float biggest_2 = fuser_largest(biggest_1, biggest_other_1);
+    const float biggest_other_2 = __shfl_xor_sync(0xffffffffu, biggest_2, 4);
+    const float biggest_3 = fuser_largest(biggest_2, biggest_other_2);
+    biggest = biggest_3;
     float total = 0.0f;
     #pragma unroll 1
     for (int j_1 = trunc_rem; j_1 < cols; j_1 += 8) {

@@ -6,8 +6,8 @@ static __device__ __forceinline__ int fuser_ticket(int* counter, int limit) {
 extern "C" __global__ void __launch_bounds__(64, 1) sum_full(
     const float* __restrict__ x,
     float* __restrict__ out,
-    float* __restrict__ partials,
-    int* __restrict__ counter,
+    float* partials,
+    int* counter,
     int n
 ) {
     __shared__ float acc_shared[2];

@@ -1,0 +1,1 @@
+"""Plans as contracts: files that are saved, compared and checked."""
