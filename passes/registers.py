@@ -139,7 +139,7 @@ def _resident(facts: Facts, group: Group, schedule: Schedule | None) -> tuple[in
     return kept, tuple(k for k in group.inputs if sizes[k] == length and k not in rows)
 
 
-def _accesses(facts: Facts, group: Group) -> tuple[list[int], int]:
+def _accesses(facts: Facts, group: Group) -> tuple[tuple[int, ...], int]:
     """(inputs, once for each place at which views of the group read them; how many are one value for all lanes).
 
     A stencil reads one input at several places; what is broadcast along the last axis is loaded once for all lanes.
@@ -154,4 +154,4 @@ def _accesses(facts: Facts, group: Group) -> tuple[list[int], int]:
             counts = varying if any(last in e.symbols for e in node.attrs.map.exprs) else uniform
             counts[node.inputs[0].id] = counts.get(node.inputs[0].id, 0) + 1
     loaded = [k for k in group.inputs if k in varying or k not in uniform]
-    return [k for k in loaded for _ in range(varying.get(k, 1))], sum(uniform.values())
+    return tuple(k for k in loaded for _ in range(varying.get(k, 1))), sum(uniform.values())
