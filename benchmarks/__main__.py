@@ -68,11 +68,11 @@ def _cpu(given: argparse.Namespace) -> None:
 def _table(given: argparse.Namespace) -> None:
     from benchmarks import report
 
-    text = report.table([json.loads(p.read_text(encoding="utf-8")) for p in given.results])
+    records = [json.loads(p.read_text(encoding="utf-8")) for p in given.results]
     if given.readme is None:
-        print(text)
+        print(report.table(records))
     else:
-        report.write_section(given.readme, text)
+        report.write_section(given.readme, report.table(report.against_peers(records)))
 
 
 def _plot(given: argparse.Namespace) -> None:

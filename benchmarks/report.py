@@ -62,6 +62,11 @@ def read_ceiling(record: Record) -> float:
     return float(max(rates))
 
 
+def against_peers(records: Sequence[Record]) -> list[Record]:
+    """The records with only the rows that a peer ran too (what the README shows)."""
+    return [{**r, "rows": [row for row in r["rows"] if best_peer(row)]} for r in records]
+
+
 def gpu_table(record: Record) -> str:
     """A row a workload: share of a copy of the same bytes, and the best peer."""
     ceiling = read_ceiling(record)

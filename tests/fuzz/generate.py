@@ -13,7 +13,7 @@ import numpy as np
 
 from tests.fuzz.programs import DTYPES, Argument, Array, Program, Rounding, Statement, spell
 
-LARGEST, MOST_AXES = 6000, 4
+LARGEST, LONGEST, MOST_AXES = 6000, 300_000, 4
 Made = tuple[tuple[str, ...], tuple[str, ...], Rounding] | None  # lines with {t}, operands, rounding
 
 FLOAT_EXACT = (
@@ -53,9 +53,9 @@ FOLDS: tuple[tuple[str, Rounding], ...] = (
 class Maker:
     """Builds one program."""
 
-    def __init__(self, seed: int, statements: int, rowwise: bool = False, rows: int = 0) -> None:
+    def __init__(self, seed: int, statements: int, rowwise: bool = False, rows: int = 0, long: bool = False) -> None:
         self.rng = np.random.default_rng(seed)
-        self.seed, self.rowwise = seed, rowwise
+        self.seed, self.rowwise, self.long = seed, rowwise, long
         self.values: dict[str, Array] = {}
         self.statements: list[Statement] = []
         n, m = self._dims()
@@ -80,6 +80,8 @@ class Maker:
     def _dims(self) -> tuple[int, int]:
         small, long = (1, 2, 3, 4, 5, 7, 8, 13, 16), (31, 32, 33, 64, 100, 127, 257)
         n, m = self._pick(small), self._pick(long if self.rng.random() < 0.5 else small)
+        if self.long:
+            n, m = self._pick((1, 2, 3)), self._pick((4097, 16_385, 20_011, 70_001))
         return (m, n) if self.rng.random() < 0.3 else (n, m)
 
     def _arguments(self) -> list[Argument]:
@@ -112,7 +114,11 @@ class Maker:
             result = np.asarray(statement.run(self.values))
         except (TypeError, ValueError, IndexError):
             return False
-        if result.size > LARGEST or result.ndim > MOST_AXES or result.dtype.name not in DTYPES:
+        if (
+            result.size > (LONGEST if self.long else LARGEST)
+            or result.ndim > MOST_AXES
+            or result.dtype.name not in DTYPES
+        ):
             return False
         if self.rowwise and (result.ndim != 2 or result.shape[0] != self.n):
             return False
@@ -258,3 +264,8 @@ def program(seed: int, statements: int = 10) -> Program:
 def rowwise(seed: int, statements: int = 8, rows: int = 5) -> Program:
     """A program that treats each of `rows` rows alike and apart; all values are [rows, something]."""
     return Maker(seed, statements, rowwise=True, rows=rows).program()
+
+
+def long_program(seed: int) -> Program:
+    """A program over axes long enough for reductions and scans to be split among blocks."""
+    return Maker(seed, 6, long=True).program()

@@ -16,7 +16,7 @@ from fuser.plan import Plan
 from fuser.runtime import pool
 from tests import engines
 from tests.engines import Engine
-from tests.fuzz.generate import program, rowwise
+from tests.fuzz.generate import long_program, program, rowwise
 from tests.fuzz.judge import caught, fault, shrink
 from tests.fuzz.programs import Argument, Program, Statement
 
@@ -40,6 +40,12 @@ def judged(p: Program, judge: Callable[[Program], str | None]) -> None:
 def test_fused_unfused_reference_and_numpy_agree(block: range) -> None:
     for seed in block:
         judged(program(seed), fault)
+
+
+@pytest.mark.parametrize("block", seeds(20, 100))
+def test_long_axes_agree(block: range) -> None:
+    for seed in block:
+        judged(long_program(seed), fault)
 
 
 # -- groups ----------------------------------------------------------------------------------------

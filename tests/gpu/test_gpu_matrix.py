@@ -16,7 +16,7 @@ from tests import engines
 from tests.cases.test_public_cases import CASES, NOT_YET, SEPARATE, run_case
 from tests.engines import CUDA, SIMT
 from tests.fuzz.errors import bounds
-from tests.fuzz.generate import program, rowwise
+from tests.fuzz.generate import long_program, program, rowwise
 from tests.fuzz.judge import fault, meaning
 from tests.fuzz.programs import Program, eager
 from tests.fuzz.test_fuzz import ALL as ALL_PROGRAMS
@@ -88,6 +88,12 @@ blocks = pytest.mark.parametrize("block", BLOCKS, ids=lambda b: f"{b.start}-{b.s
 def test_random_programs(block: range) -> None:
     for seed in block:
         judged(program(seed), lambda p: fault(p, [CUDA]) if fits(p) else None)
+
+
+def test_random_programs_over_long_axes() -> None:
+    for seed in range(100):
+        judged(long_program(seed), lambda p: fault(p, [CUDA]) if fits(p) else None)
+        judged(long_program(seed), interpreter_fault)
 
 
 @blocks
