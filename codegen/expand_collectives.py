@@ -133,7 +133,10 @@ class _Team:
 
 # Operators whose result has the same bits with the operands exchanged (NaNs of CUDA arithmetic are one NaN);
 # `maximum` of floats is not among them: it tells 0.0 from -0.0 by position.
-_SYMMETRIC = {"f": {"add", "multiply", "largest", "smallest"}, "*": {"add", "multiply", "maximum", "minimum", "bitwise_and", "bitwise_or"}}
+_SYMMETRIC = {
+    "f": {"add", "multiply", "largest", "smallest"},
+    "*": {"add", "multiply", "maximum", "minimum", "bitwise_and", "bitwise_or"},
+}
 
 
 class _Recorder:

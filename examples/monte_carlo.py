@@ -1,7 +1,7 @@
 """The price of a call option by simulation: the random paths exist only in registers, and one number comes out.
 
-The random numbers depend on the key and the path's number alone, so the price depends neither on the machine's cores nor
-on what is fused.
+The random numbers depend on the key and the path's number alone, so the price depends neither on the machine's cores
+nor on what is fused.
 Run: python examples/monte_carlo.py [--dump-graph]
 """
 

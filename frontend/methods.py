@@ -31,6 +31,11 @@ def lookup(array: TracedArray, name: str) -> Any:
         from fuser.frontend import torch_methods
 
         return torch_methods.lookup(array, name)
+    return of_numpy(array, name)
+
+
+def of_numpy(array: TracedArray, name: str) -> Any:
+    """A method of NumPy arrays; AttributeError for what they do not have."""
     own = _OWN.get(name)
     if own is not None:
         return partial(own, array)

@@ -25,11 +25,14 @@ PROPERTIES: dict[str, Callable[[TracedArray], Any]] = {
 
 
 def lookup(array: TracedArray, name: str) -> Any:
-    """A method or attribute of a tensor; AttributeError for what tensors do not have."""
+    """A method or attribute of a tensor, or of a NumPy array where tensors have none of that name: a function written
+    for NumPy (`x.astype`, `x.copy`) takes tensors too. AttributeError for what neither has."""
     import torch
 
     if name in PROPERTIES:
         return PROPERTIES[name](array)
+    if not name.startswith("__") and not hasattr(torch.Tensor, name) and hasattr(np.ndarray, name):
+        return methods.of_numpy(array, name)
     if name.startswith("__") or not hasattr(torch.Tensor, name):
         raise AttributeError(f"'Tensor' object has no attribute '{name}'")
     return lambda *args, **kwargs: torch_calls.named(array._ctx, name, (array, *args), kwargs)

@@ -165,7 +165,9 @@ def _same(a: HostExpr, b: HostExpr) -> bool:
         if x is y or (id(x), id(y)) in seen:
             continue
         seen.add((id(x), id(y)))
-        if (x._hash, x.op, x.kind, len(x.args)) != (y._hash, y.op, y.kind, len(y.args)) or repr(x.value) != repr(y.value):
+        if (x._hash, x.op, x.kind, len(x.args)) != (y._hash, y.op, y.kind, len(y.args)) or repr(x.value) != repr(
+            y.value
+        ):
             return False
         stack.extend(zip(x.args, y.args, strict=True))
     return True

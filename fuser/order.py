@@ -59,8 +59,8 @@ def order(n_bucket: int, itemsize: int, kind: AxisKind, device: DeviceKind) -> O
 # element for short rows. Lanes beyond threads x vector are further accumulators of a thread. Rows beyond 16 Ki elements
 # become contiguous shares of that size ("Tried on one H200": 16,384 shares of a 2^28 sum read 4447 GB/s against 4315
 # for a grid stride); one block folds them in turn, or many blocks together when there are few rows. No row of a million
-# elements is held in registers: 1024 lanes (four a thread) keep several reductions of one read in registers instead, and
-# fold them with a quarter of the shuffles.
+# elements is held in registers: 1024 lanes (four a thread) keep several reductions of one read in registers instead,
+# and fold them with a quarter of the shuffles.
 def _cuda_inner(n: int, itemsize: int) -> Order:
     lanes = n if n <= 256 else min(max(n // 4, 256), 4096 if n < 1 << 20 else 1024)
     return Order(lanes, min(max(n // 16384, 1), 16384))

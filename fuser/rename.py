@@ -40,7 +40,7 @@ def rename_attrs(attrs: Attrs | None, binding: Mapping[str, HostExpr]) -> Attrs 
         )
     params: Any = getattr(attrs, "params", None)
     if params:
-        return replace(attrs, params=tuple((k, _rename_value(v, binding)) for k, v in params))  # type: ignore[type-var, call-arg]
+        return replace(attrs, params=tuple((k, _rename_value(v, binding)) for k, v in params))  # type: ignore[type-var]
     return attrs
 
 

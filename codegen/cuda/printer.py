@@ -18,7 +18,7 @@ from fuser.codegen.cuda.prelude import HELPERS, prelude, vector_type
 from fuser.codegen.cuda.types import c_type, convert, literal, reinterpret, unsigned_type
 from fuser.codegen.loops import BufferParam, Kernel, Lit, Operand, Statement, Var
 from fuser.codegen.primitives import spelling
-from fuser.dtypes import U32, DType
+from fuser.dtypes import DType
 from fuser.errors import InternalError
 from fuser.optable import table as default_table
 from fuser.optable.base import Call, Convert, Infix, Prefix, Table, Ternary
@@ -42,8 +42,6 @@ class _Printer:
         self.depth = 0
         self.vectors: set[tuple[DType, int]] = set()
         self.arrays: dict[str, DType] = {b.name: b.dtype for b in kernel.buffers}
-        # Arrays that are only read: their halves stay in pairs, which a condition or a loop would otherwise take apart.
-        self.packed = {b.name for b in kernel.buffers if b.role == "in" and b.dtype.bytes == 2}
         self.plain = addresses(kernel.body)
         self.names = _names(kernel, table)
         self.on: dict[type, Callable[[Any], None]] = {
@@ -143,28 +141,23 @@ class _Printer:
         guard = "" if s.mask is None else f"if ({self.value(s.mask)}) "
         self.line(f"{guard}{self.element(s.buffer, s.index)} = {self.value(s.value)};")
 
-    def vector(self, buffer: str, index: Operand, width: int, const: str, words: bool = False) -> str:
-        """An access of `width` elements; words: as 32-bit words, two elements each."""
+    def vector(self, buffer: str, index: Operand, width: int, const: str) -> str:
         dtype = self.arrays[buffer]
-        dtype, width = (U32, width // 2) if words else (dtype, width)
         self.vectors.add((dtype, width))
         place = f"{self.names[buffer]} + {self.value(index)}"
         return f"*reinterpret_cast<{const}{vector_type(dtype, width)}*>({place})"
 
     def load_vec(self, s: loops.LoadVec) -> None:
         width = len(s.vars)
-        words = s.buffer in self.packed and width > 1
-        read = self.vector(s.buffer, s.index, width, "const ", words)
+        dtype = self.arrays[s.buffer]
+        read = self.vector(s.buffer, s.index, width, "const ")
         whole = f"{self.names[s.vars[0].name]}_vec"
-        kind = vector_type(U32, width // 2) if words else vector_type(self.arrays[s.buffer], width)
+        kind = vector_type(dtype, width)
         self.line(f"const {kind} {whole} = {read};" if s.mask is None else f"{kind} {whole} = {{}};")
         if s.mask is not None:
             self.line(f"if ({self.value(s.mask)}) {whole} = {read};")
         for k, v in enumerate(s.vars):
-            if words:
-                self.define(v, f"({c_type(v.dtype)}){_half_of(f'{whole}.v[{k // 2}]', k % 2)}")
-            else:
-                self.define(v, f"{whole}.v[{k}]")
+            self.define(v, f"{whole}.v[{k}]")
 
     def store_vec(self, s: loops.StoreVec) -> None:
         guard = "" if s.mask is None else f"if ({self.value(s.mask)}) "
@@ -229,11 +222,6 @@ def _operator(spelled: Infix | Prefix, args: list[str], source: DType, target: D
     text = f"{spelled.symbol}{args[0]}" if isinstance(spelled, Prefix) else f"{args[0]} {spelled.symbol} {args[1]}"
     narrow = target.is_integer and target.bits < 32
     return f"({c_type(target)})({text})" if narrow or (wraps and target.kind == "i") else text
-
-
-def _half_of(word: str, upper: int) -> str:
-    """The lower or upper half of a 32-bit word, to be cast to 16 bits."""
-    return f"({word} >> 16)" if upper else word
 
 
 def _operand(text: str) -> str:

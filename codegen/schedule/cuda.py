@@ -22,7 +22,7 @@ from fuser.codegen.schedule import (
     lower_split,
     lower_transposed,
 )
-from fuser.codegen.schedule.accumulate import folds_of
+from fuser.codegen.schedule.accumulate import Fold, folds_of
 from fuser.codegen.schedule.alignment import Alignment, widest
 from fuser.codegen.schedule.axes import Axis
 from fuser.codegen.schedule.body import Body, Layouts, analyse, analyse_scan
@@ -46,7 +46,8 @@ ONE = Order(1)
 BLOCK = 256  # threads of a block unless a row needs more
 RESIDENT_BYTES = 128  # of a row's raw inputs that a thread keeps from stage to stage
 LONG_LANES = 4096  # lanes of rows that are long enough to wait in shared memory (8 Ki elements)
-SHORT_ROW = 32  # elements a thread up to which even one stage loads its whole row before it computes
+LOOP_REGISTERS = 48  # of states, and of elements on their way, that a loop over a row unrolls up to
+SHORT_ROW = 16  # elements a thread up to which even one stage loads its whole row before it computes
 LANE_STEPS = 2048  # steps times lanes that a kernel's main body may have: beyond, the compiler is the bottleneck
 
 
@@ -118,6 +119,11 @@ def _resident_blocks(threads: int, held: int) -> int:
     return 2 if threads == 512 and held // 4 + 34 <= 68 else 1
 
 
+def _registers(fold: Fold, narrow: bool) -> int:
+    parts = zip(fold.dtypes, fold.index_parts, strict=True)
+    return sum(1 if narrow and index else -(-t.bytes // 4) for t, index in parts)
+
+
 class _Chooser:
     def __init__(self, graph: Graph, group: Group, size_class: SizeClass, device: Device) -> None:
         self.graph, self.group, self.size_class, self.device = graph, group, size_class, device
@@ -160,8 +166,8 @@ class _Chooser:
         kind: CudaKind = "split" if self._splits(fixed, -(-rows * team // threads)) else "rows"
         groups = fixed.lanes // (team * vector)
         unroll = max(min(4 // groups, length // (fixed.segments * fixed.lanes)), 1)
-        states = fixed.lanes // team * self._state_registers()
-        while unroll > 1 and states + vector * groups * unroll > 36:
+        states = fixed.lanes // team * self._state_registers(narrow=self.bits == 32)
+        while unroll > 1 and states + vector * groups * unroll > LOOP_REGISTERS:
             unroll //= 2
         chosen = self._schedule(kind, threads, vector, unroll, team, fixed, length)
         if kind == "split":
@@ -176,7 +182,7 @@ class _Chooser:
         held = self._held_bytes(length // team) if fixed.segments == 1 else 0
         blocks = _resident_blocks(threads, held + self._fresh_bytes() * vector)
         if not held:
-            return chosen
+            return replace(chosen, min_blocks=2 if threads == 512 else 1)
         return replace(chosen, resident=True, min_blocks=blocks)
 
     def _parked(self, fixed: Order, vector: int, length: int) -> Fit | None:
@@ -344,10 +350,11 @@ class _Chooser:
             team //= 2
         return max(team, 1)
 
-    def _state_registers(self) -> int:
-        """32-bit registers of one state of every reduction of the largest stage."""
+    def _state_registers(self, narrow: bool = False) -> int:
+        """32-bit registers of one state of every reduction of the largest stage; narrow: with indices of 32 bits, as
+        lanes hold them in a loop."""
         sets = (folds_of(self.graph, stage.reduces) for stage in self.body.stages)
-        return max(sum(-(-t.bytes // 4) for fold in folds for t in fold.dtypes) for folds in sets)
+        return max(sum(_registers(fold, narrow) for fold in folds) for folds in sets)
 
     def _exchanged(self, points: int) -> int:
         """Shared bytes of the largest stage's fold."""

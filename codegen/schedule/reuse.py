@@ -5,8 +5,8 @@ it must emit itself, and the steps that it keeps for later ones. Its own file be
 programs alone: no thread and no register is named here.
 
 A value is kept where it is no wider than the raw elements it is made of, or where computing it again costs more than
-a register is worth (an exact exponential). Otherwise the raw element is: bf16 rows take half the registers of f32 values
-(measured: softmax of 16384 bf16 runs at 97% of copy with `exp.fast` computed twice, 92% with its results kept).
+a register is worth (an exact exponential). Otherwise the raw element is: bf16 rows take half the registers of f32
+values (measured: softmax of 16384 bf16 runs at 97% of copy with `exp.fast` computed twice, 92% with its results kept).
 """
 
 from __future__ import annotations

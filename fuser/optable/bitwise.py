@@ -41,8 +41,6 @@ def _right_shift(x: S, n: S) -> S:
     return safe.where(x >> safe.where(n, 0), rest)
 
 
-
-
 def _bitwise_count(x: S) -> S:
     """Set bits of |x|, summed in ever wider fields of the unsigned dtype."""
     magnitude = x.op("absolute")

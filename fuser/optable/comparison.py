@@ -44,8 +44,6 @@ def _row(name: str, symbol: str, ufunc: np.ufunc, short: str) -> ScalarOp:
     )  # fmt: skip
 
 
-
-
 COMPARISONS = (
     _row("equal", "==", np.equal, "eq"),
     _row("not_equal", "!=", np.not_equal, "ne"),

@@ -116,5 +116,3 @@ def _padded(s: S, identity: float | int | bool, lanes: int, shape: tuple[int, ..
     full = np.full((*shape[:-1], lanes), identity, dtype=s.dtype.numpy)
     full[..., : shape[-1]] = s.value
     return S(s.emit, full, s.dtype)
-
-

@@ -123,15 +123,15 @@ SUMS = (
 EXTREMES = (
     Reduction(
         name="max", state=_only, results=_only, identity=lambda t: (lowest(t),), lift=_value,
-        combine=_by_order("largest", "maximum"), finish=_itself, accepts=_ordered, reference=_plain(np.max), empty="error",
-        exact=True, cost=Cost(2),
+        combine=_by_order("largest", "maximum"), finish=_itself, accepts=_ordered, reference=_plain(np.max),
+        empty="error", exact=True, cost=Cost(2),
         names=Names(numpy=("max", "amax"), torch=("amax",), methods=("max", "amax"), dsl=("amax",)), notes="NaN wins",
         vjp=lambda g, y, x: (x.eq(y).where(g, 0),),
     ),
     Reduction(
         name="min", state=_only, results=_only, identity=lambda t: (highest(t),), lift=_value,
-        combine=_by_order("smallest", "minimum"), finish=_itself, accepts=_ordered, reference=_plain(np.min), empty="error",
-        exact=True, cost=Cost(2),
+        combine=_by_order("smallest", "minimum"), finish=_itself, accepts=_ordered, reference=_plain(np.min),
+        empty="error", exact=True, cost=Cost(2),
         names=Names(numpy=("min", "amin"), torch=("amin",), methods=("min", "amin"), dsl=("amin",)), notes="NaN wins",
         vjp=lambda g, y, x: (x.eq(y).where(g, 0),),
     ),

@@ -144,5 +144,3 @@ def conversion(operands: Sequence[Operand]) -> Resolution | None:
         return None
     own = promote(operands)
     return Resolution((own,), own)
-
-

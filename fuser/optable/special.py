@@ -179,8 +179,8 @@ GAMMAS = (
         cost=Cost(120, sfu=2, registers=8), ulp={"f32": 6, "f64": 12}, domain=(3.0, 100.0),
         names=Names(scipy=("gammaln",), torch=("lgamma",), dsl=("gammaln",), methods=("lgamma",)),
         no_vjp="its derivative, digamma, has no row yet",
-        notes="log |gamma(x)|: poles give inf; relative to the value except near its roots 1, 2 and between poles. f64: the "
-        "reference, CPython's own lgamma, is good to 9 ulp; libm and CUDA to 4",
+        notes="log |gamma(x)|: poles give inf; relative to the value except near its roots 1, 2 and between poles. "
+        "f64: the reference, CPython's own lgamma, is good to 9 ulp; libm and CUDA to 4",
     ),
     ScalarOp(
         name="gamma", arity=1, rule=floats(1), reference=elementwise(_gamma_one), cuda=_GAMMA, llvm=libm("tgamma"),

@@ -64,6 +64,7 @@ CIRCULAR = (
     ),
 )  # fmt: skip
 
+
 def _library(short: str, ufunc: np.ufunc) -> ScalarOp:
     """The C library's function, for the arguments that `mathlib.circular` does not reduce itself."""
     return ScalarOp(

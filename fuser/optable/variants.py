@@ -83,5 +83,3 @@ def register(table: Table) -> None:
     for plain in table.of(ScalarOp):
         for key, variant in plain.variants.items():
             table.register(variant_row(plain, key, variant))
-
-

@@ -47,6 +47,11 @@ def _within(f: Callable[[Any], Any], low: float, high: float) -> Callable[[Any],
     return lambda x: f(x) if low <= x <= high else mpmath.nan
 
 
+def _erfc(x: Any) -> Any:
+    """mpmath's, which without gmpy2 overflows on arguments far beyond those where erfc is 0 or 2."""
+    return mpmath.erfc(x) if abs(x) < 1000 or mpmath.isnan(x) else mpmath.mpf(0 if x > 0 else 2)
+
+
 def _unary(wide: Any, exact: Any, f32: float, f64: float, *ranges: tuple[float, float]) -> Function:
     return Function(wide, exact, (ranges,), f32, f64)
 
@@ -69,7 +74,7 @@ FUNCTIONS: dict[str, Function] = {
     "arccosh": _unary(np.arccosh, _within(mpmath.acosh, 1, math.inf), 2.2, 2.2, (1, 1.1), (1, 100), (1, 1e25)),
     "arctanh": _unary(np.arctanh, _within(mpmath.atanh, -1, 1), 1.9, 1.9, (-1, 1), (-0.1, 0.1), (0.9, 1)),
     "erf": _unary(_each(math.erf), mpmath.erf, 1.2, 1.2, (-4, 4), (-1, 1), (0.8, 1.2)),
-    "erfc": _unary(_each(math.erfc), mpmath.erfc, 1.9, 1.8, (-5, 10), (0.4, 1.5), (1, 27)),
+    "erfc": _unary(_each(math.erfc), _erfc, 1.9, 1.8, (-5, 10), (0.4, 1.5), (1, 27)),
     "sin": _unary(np.sin, mpmath.sin, 1.6, 1.6, (-10, 10), (-131072, 131072), (-4e9, 4e9)),
     "cos": _unary(np.cos, mpmath.cos, 1.6, 1.6, (-10, 10), (-131072, 131072), (-4e9, 4e9)),
     "tan": _unary(np.tan, mpmath.tan, 1.4, 1.4, (-10, 10), (-131072, 131072), (-4e9, 4e9)),

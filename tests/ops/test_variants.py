@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from scipy import special
 
+import fuser
 from fuser.codegen.cuda.arithmetic import ARITHMETIC
 from fuser.dtypes import F32
 from fuser.optable import table
@@ -196,3 +197,47 @@ def test_extremes_tell_zeros_apart_whatever_comes_first(name: str) -> None:
         assert np.signbit(got[0]) == np.signbit(winner)
     assert np.isnan(evaluate_scalar(row, np.float32(np.nan), np.float32(1), dtype=F32))
     assert np.isnan(evaluate_scalar(row, np.float32(1), np.float32(np.nan), dtype=F32))
+
+
+# -- through the front door ------------------------------------------------------------------------
+def black_scholes(spot: Any, strike: Any, years: Any) -> Any:
+    spread = 0.25 * np.sqrt(years)
+    d = (np.log(spot / strike) + 0.06 * years) / spread
+    return spot * 0.5 * (1.0 + special.erf(d * 0.7071)) - strike * np.exp(-0.03 * years)
+
+
+def test_fast_math_reaches_the_kernels_and_no_other_program() -> None:
+    specs = ("f32[n]",) * 3
+    fast = "\n".join(fuser.compile(black_scholes, fast_math=True).plan(*specs, device="sm_90").sources().values())
+    plain = "\n".join(fuser.compile(black_scholes).plan(*specs, device="sm_90").sources().values())
+    used = set(re.findall(r"fuser_\w+_fast", fast))
+    assert used == {f"fuser_{n}_fast" for n in ("sqrt", "log", "divide", "one_plus_erf", "exp")}
+    assert "fmaf(" in fast
+    assert "_fast" not in plain
+
+
+def test_fast_math_on_a_cpu_is_the_plain_functions() -> None:
+    rng = np.random.default_rng(0)
+    arrays = [rng.uniform(low, high, 1000).astype(np.float32) for low, high in ((10, 50), (10, 50), (0.25, 2))]
+    got = fuser.compile(black_scholes, fast_math=True)(*arrays)
+    want = black_scholes(*(a.astype(np.float64) for a in arrays))
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+@pytest.mark.parametrize("name", ["silu", "gelu", "sigmoid", "tanh", "exp"])
+def test_half_functions_round_as_float64_nearly_always(name: str, dtype: str) -> None:
+    """In the interpreter's references: what variants change beside the functions themselves (1 + erf, fusing)."""
+    import ml_dtypes
+
+    half = np.dtype(np.float16 if dtype == "f16" else ml_dtypes.bfloat16)
+    x = np.arange(1 << 16, dtype=np.uint16).view(half)
+    with np.errstate(all="ignore"):
+        wide = x.astype(np.float64)
+    exact = {"silu": lambda v: v * special.expit(v), "gelu": lambda v: v * special.ndtr(v), "sigmoid": special.expit}
+    with np.errstate(all="ignore"):
+        want = {**exact, "tanh": np.tanh, "exp": np.exp}[name](wide).astype(half)
+        got = fuser.compile(getattr(fuser.ops, name))(x)
+    finite = np.isfinite(want.astype(np.float32)) & (want != 0)
+    wrong = finite & (got != want)
+    assert wrong.sum() <= 64, [float(v) for v in x[wrong][:5]]
