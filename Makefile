@@ -11,7 +11,7 @@ JOBS ?= 2
 BIN := .venv/bin
 export PYTHON
 
-.PHONY: help setup demo test lint format types wheel-check ci bench clean
+.PHONY: help setup demo test kernels lint format types wheel-check ci bench clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -29,6 +29,10 @@ demo: .venv/runtime.stamp
 
 test: .venv/dev.stamp
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(if $(SLOW),--slow) $(ARGS)
+
+# Every kernel of the examples and the public workloads, by NVRTC for three architectures.
+kernels: .venv/dev.stamp
+	$(BIN)/python -m pytest -n $(JOBS) --slow tests/codegen/test_corpus.py
 
 lint: .venv/dev.stamp
 	$(BIN)/ruff check

@@ -7,6 +7,7 @@ touched: every rebound function has a globals dict of its own.
 
 from __future__ import annotations
 
+import builtins
 import functools
 import types
 from collections import OrderedDict
@@ -132,7 +133,7 @@ class Rebinder:
     def _namespace(self, f: types.FunctionType) -> dict[str, Any]:
         found = self._globals.get(id(f.__globals__))
         if found is None:
-            found = {"__name__": f.__module__, "__builtins__": f.__builtins__}  # type: ignore[attr-defined]
+            found = {"__name__": f.__module__, "__builtins__": getattr(f, "__builtins__", vars(builtins))}
             self._globals[id(f.__globals__)] = found
             self._filled[id(f.__globals__)] = dict(found)
         return found
