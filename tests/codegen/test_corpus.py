@@ -28,7 +28,7 @@ from fuser.plan import PlannedKernel
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py")) + sorted((ROOT / "examples").glob("*.fuse"))
 ARCHS = ["sm_90", pytest.param("sm_80", marks=pytest.mark.slow), pytest.param("sm_120", marks=pytest.mark.slow)]
-TYPICAL_ERROR, WORST_FACTOR, GRANULE = 0.35, 5, 8
+TYPICAL_ERROR, WORST_FACTOR, GRANULE = 0.3, 3.5, 8
 
 
 @dataclass(frozen=True)
