@@ -1,4 +1,4 @@
-"""A29: more than 2**31 elements, where 32-bit index arithmetic would wrap (5 GB of memory; GPU runs are in benchmarks)."""
+"""A29: more than 2**31 elements, where 32-bit index arithmetic would wrap (takes 5 GB of memory)."""
 
 import numpy as np
 import pytest

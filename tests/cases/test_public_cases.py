@@ -15,7 +15,7 @@ import fuser
 from tests.simulate import Simulated
 
 CASES = json.loads(Path(__file__).with_name("cases.json").read_text())
-SEPARATE = {"A28": "process-level: tests/cases/test_disk_cache.py", "A29": "5-10 GB: tests/cases/test_large.py"}
+SEPARATE = {"A28": "process-level: tests/cases/test_disk_cache.py", "A29": "5 GB: tests/cases/test_large.py"}
 TOO_BIG_FOR_SIMT = {"A13": "2**25 elements", "A24": "260k elements, ten runs", "A26": "threads"}
 NOT_YET: dict[str, str] = {}  # case -> reason; strict
 ENGINES: dict[str, Callable[..., Any]] = {"cpu": fuser.compile, "simt": Simulated}
