@@ -44,7 +44,6 @@ class Lit:
 
 
 Operand = Var | Lit
-Scope = Literal["row", "block"]
 LoopKind = Literal["serial", "unroll", "parallel", "vector"]
 SpecialName = Literal["thread", "block", "block_y"]  # thread in block (1-D), block in grid x / y
 

@@ -361,10 +361,5 @@ class TracedArray:
         return self.copy()
 
 
-def is_traced(value: object) -> bool:
-    """Whether a value is a `TracedArray` (`isinstance` is answered by what it stands for)."""
-    return type(value) is TracedArray
-
-
 # Last, because these modules are about TracedArray and import it.
 from fuser.frontend import methods, protocols  # noqa: E402

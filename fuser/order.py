@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from fuser.hostexpr import Dim, HostExpr, call
+from fuser.hostexpr import Dim
 from fuser.hostfunctions import ceil_pow2
 
 AxisKind = Literal["inner", "outer"]  # inner: the reduced axes include the node's last axis
@@ -42,11 +42,6 @@ class Order:
 def bucket(n: int) -> int:
     """The size-class bucket of a length: the power of two at or above it."""
     return ceil_pow2(n)
-
-
-def bucket_expr(n: Dim) -> HostExpr:
-    """`bucket` as a host expression."""
-    return call("ceil_pow2", n)
 
 
 def order(n_bucket: int, itemsize: int, kind: AxisKind, device: DeviceKind) -> Order:

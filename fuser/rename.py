@@ -13,7 +13,7 @@ from typing import Any
 from fuser.graph import Attrs, Graph, Node, PieceAttrs, Rewriter, ScalarAttrs, ViewAttrs
 from fuser.hostexpr import HostExpr, as_dim
 from fuser.indexmap import IndexMap, Piece
-from fuser.shapes import Guard, substitute
+from fuser.shapes import substitute
 
 
 def closure(merged: Mapping[str, HostExpr]) -> dict[str, HostExpr]:
@@ -74,17 +74,6 @@ def apply_dims(graph: Graph, merged: Mapping[str, HostExpr]) -> Graph:
     """
     binding = closure(merged)
     return _RenameDims(graph, binding).run()
-
-
-def bind_dims(graph: Graph, values: Mapping[str, int]) -> Graph:
-    """The graph for fixed dims, guards dropped where they now hold for certain."""
-    from fuser.hostexpr import lit
-
-    binding = {name: lit(v) for name, v in values.items()}
-    bound = _RenameDims(graph, binding).run()
-    guards = [Guard(g.left.substitute(binding), g.relation, g.right.substitute(binding), g.span) for g in graph.guards]
-    open_guards = tuple(g for g in guards if g.left.symbols or g.right.symbols)
-    return bound.with_(guards=open_guards)
 
 
 def substitute_dims(graph: Graph, binding: Mapping[str, HostExpr]) -> Graph:

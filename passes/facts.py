@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from fuser.graph import Graph, ItemAttrs, Node, OpaqueAttrs, ReduceAttrs, RoundAttrs, ScalarAttrs
+from fuser.graph import Graph, ItemAttrs, Node, OpaqueAttrs, ReduceAttrs, ScalarAttrs
 from fuser.hostexpr import Dim, HostExpr
 from fuser.shapes import Shape
 
@@ -177,11 +177,6 @@ class Facts:
 
 def is_reduction(node: Node) -> bool:
     return isinstance(node.attrs, ReduceAttrs)
-
-
-def is_elementwise(node: Node) -> bool:
-    """An operator whose operands are read at the node's own index: scalar rows, casts, rounds."""
-    return node.attrs is None or isinstance(node.attrs, RoundAttrs)
 
 
 def base_of(node: Node) -> Node:

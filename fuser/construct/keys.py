@@ -8,7 +8,6 @@ length static, and then everything is clamped exactly as NumPy clamps.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +18,6 @@ from fuser.errors import IndexingError, UnsupportedError
 from fuser.graph import Builder, Node
 from fuser.hostexpr import Dim, HostExpr, as_dim, call, is_scalar_symbol, wrap
 from fuser.indexmap import bounds
-from fuser.shapes import Shape
 
 
 @dataclass(frozen=True)
@@ -234,8 +232,3 @@ def _backward(b: Builder, start: Dim | None, stop: Dim | None, step: int, n: Dim
 def _steps(b: Builder, gap: Dim, step: int) -> Dim:
     """Ceiling of gap / step."""
     return gap if step == 1 else as_dim(call("//", wrap(gap) + (step - 1), step))
-
-
-def result_shape(entries: Sequence[Entry]) -> Shape:
-    """Dims of the basic part of a key: ranges and new axes, in order."""
-    return tuple(1 if isinstance(e, NewAxis) else e.length for e in entries if isinstance(e, NewAxis | Range))

@@ -26,7 +26,7 @@ from fuser.construct.common import (
 from fuser.dtypes import BOOL, F32, F64, I64, U64, DType
 from fuser.errors import ArgumentError, DTypeError, ShapeError
 from fuser.graph import Builder, ItemAttrs, Node, ReduceAttrs, ScanAttrs, ViewAttrs
-from fuser.hostexpr import Dim, HostExpr, call, wrap
+from fuser.hostexpr import Dim, call, wrap
 from fuser.indexmap import IndexMap, axis
 from fuser.optable import table
 from fuser.optable.base import Reduction, Scan
@@ -361,8 +361,3 @@ def scan(
     array = _accumulator(b, table().reduction(row.reduction), array, dtype)
     result = table().reduction(row.reduction).results(array.dtype)[0]
     return b.make(name, (array,), ScanAttrs(along, exclusive, reverse), result, array.shape)
-
-
-def host_count(x: Node, axes: tuple[int, ...]) -> HostExpr:
-    """Elements under one result of a reduction, as a host expression."""
-    return wrap(numel(x.shape[a] for a in axes))

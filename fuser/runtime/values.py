@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fuser.dtypes import BF16, BOOL, DType
+from fuser.dtypes import BOOL, DType
 from fuser.errors import OverflowArgumentError
 
 
@@ -37,8 +37,3 @@ def slot_bits(value: Any, dtype: DType) -> int:
     data = np.array(value, dtype.numpy)
     raw[: dtype.bytes] = data.reshape(1).view(np.uint8)
     return int(raw.view(np.int64)[0])
-
-
-def is_half_storage(dtype: DType) -> bool:
-    """Whether a parameter travels as 16-bit storage."""
-    return dtype == BF16 or dtype.name == "f16"
