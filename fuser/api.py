@@ -1,31 +1,24 @@
-"""The public functions, and the one place where front ends, passes and code generators are wired together.
+"""The public functions, and the one place where front ends are wired to the rest (`wiring` joins what lies behind).
 
-In: Python functions and `.fuse` text. Out: `Compiled` objects. Everything heavy (networkx, llvmlite, CuPy, Lark) is
-imported when it is first needed.
+In: Python functions and `.fuse` text. Out: `Compiled` objects. Lark is imported when it is first needed.
 """
 
 from __future__ import annotations
 
 import inspect
 import types
-import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
-from functools import cache
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from fuser import kernels
-from fuser.compiled import Compiled, Options
-from fuser.errors import ArgumentError, DeviceError, NameResolutionError, ParseError
+from fuser.compiled import Compiled
+from fuser.errors import ArgumentError, NameResolutionError, ParseError
 from fuser.quick import Always, Watch
-from fuser.runtime import cache as cache_files
+from fuser.source import Options
 from fuser.specs import dim_names_of
-from fuser.toolchain import Built, Resources, Toolchain
+from fuser.wiring import toolchain
 
 if TYPE_CHECKING:
-    from fuser.device import Device
     from fuser.graph import Graph
     from fuser.specs import Spec
 
@@ -39,6 +32,7 @@ def compile(
     rounding: str = "graph",
     static_argnames: Sequence[str] = (),
     expect_kernels: int | None = None,
+    tune: bool = False,
 ) -> Callable[[Callable[..., Any]], Compiled]: ...
 @overload
 def compile(
@@ -49,6 +43,7 @@ def compile(
     rounding: str = "graph",
     static_argnames: Sequence[str] = (),
     expect_kernels: int | None = None,
+    tune: bool = False,
 ) -> Compiled: ...
 def compile(
     fn: Callable[..., Any] | str | None = None,
@@ -58,17 +53,19 @@ def compile(
     rounding: str = "graph",
     static_argnames: Sequence[str] = (),
     expect_kernels: int | None = None,
+    tune: bool = False,
 ) -> Compiled | Callable[[Callable[..., Any]], Compiled]:
     """Compile a NumPy function, or a one-line program such as `"lambda x, y: 2*x + 3*y**2"`. Also a decorator.
 
     device: None runs where the arrays live; "cpu" or "cuda" insists. fast_math: permits contraction and approximate
     instructions. rounding: "graph" rounds half precision at casts and results, "each-op" after every operator as NumPy
     does. static_argnames: arguments that are part of the key. expect_kernels: raise FusionLost if a plan has more.
+    tune: the first call of a size class measures schedules beside the formula's, unless the disk cache has the outcome.
     """
     if rounding not in ("graph", "each-op"):
         raise ArgumentError(f"rounding={rounding!r}", "bad-option", notes=['it is "graph" or "each-op"'])
     names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
-    options = Options(device, fast_math, rounding, names, expect_kernels)
+    options = Options(device, fast_math, rounding, names, expect_kernels, tune)
     if fn is None:
         return lambda function: Compiled(_PythonSource(function), options, toolchain)
     if isinstance(fn, Compiled):
@@ -258,124 +255,6 @@ def _dsl_source(text: str, filename: str, name: str) -> _DslSource:
     from fuser.frontend.program import Program
 
     return _DslSource(Program(text, filename), name)
-
-
-@cache
-def toolchain() -> Toolchain:
-    """The packages behind the core, imported now."""
-    from fuser.codegen import schedule
-    from fuser.passes import cost, pipeline
-
-    return Toolchain(
-        prepare=pipeline.prepare,
-        plan_groups=_plan_groups,
-        choose=schedule.choose,
-        lower=schedule.lower,
-        build=_build,
-        retreat=schedule.retreat,
-        estimate=cost.estimate,
-    )
-
-
-def _plan_groups(graph: Graph, sizes: Mapping[str, int], device: Device, **options: Any) -> Any:
-    from fuser.passes import fuse
-
-    return fuse.plan_groups(graph, sizes, device, fuse.Options(**options))
-
-
-def _build(kernel: Any, device: Device) -> Built:
-    """A compiled kernel for a device: found by content, or expanded, verified and given to LLVM or NVRTC."""
-    if kernel.target == "cpu":
-        from fuser.codegen.llvm.host import host
-
-        machine = host()
-        facts: tuple[object, ...] = ("cpu", machine.triple, machine.cpu, machine.features, metadata.version("llvmlite"))
-        return kernels.build(kernel, (*facts, _sources()), _CPU)
-    from fuser.codegen.cuda import nvrtc
-
-    try:
-        version = nvrtc.version()
-    except DeviceError as missing:
-        return _uncompiled(kernel, missing)
-    facts = ("cuda", device.name, version, nvrtc.options(device.name), _sources())
-    compiler = kernels.Compiler(lambda k: _compile_cuda(k, device), _cuda_parts, _restore_cuda)
-    return kernels.build(kernel, facts, compiler)
-
-
-@cache
-def _sources() -> str:
-    """The version of the code that makes kernels."""
-    from fuser import codegen, optable
-
-    return cache_files.code_fingerprint(*codegen.__path__, *optable.__path__)
-
-
-def _expanded(kernel: Any) -> Any:
-    from fuser.codegen.expand import expand
-    from fuser.codegen.verify import check
-
-    ready = expand(kernel)
-    check(ready)
-    return ready
-
-
-def _compile_cpu(kernel: Any) -> Built:
-    from fuser.codegen.llvm import jit
-
-    native = jit.compile(_expanded(kernel))
-    return Built(kernel, native, Resources(), lambda: str(native.ir))
-
-
-def _cpu_parts(built: Built) -> tuple[Mapping[str, bytes], Mapping[str, Any]]:
-    return {"code": built.binary.code, "ir": zlib.compress(built.binary.ir.encode(), 1)}, {}
-
-
-def _restore_cpu(kernel: Any, entry: cache_files.Entry) -> Built:
-    from fuser.codegen.llvm import jit
-
-    native = jit.load(kernel.name, zlib.decompress(entry.parts["ir"]).decode(), entry.parts["code"])
-    return Built(kernel, native, Resources(), lambda: str(native.ir))
-
-
-_CPU = kernels.Compiler(_compile_cpu, _cpu_parts, _restore_cpu)
-
-
-def _compile_cuda(kernel: Any, device: Device) -> Built:
-    from fuser.codegen.cuda import nvrtc, printer
-    from fuser.runtime.cuda import LazyKernel
-
-    source = printer.print_kernel(_expanded(kernel))
-    binary = nvrtc.compile(source, kernel.name, device.name)
-    resources = Resources(binary.registers, binary.spills, binary.stack, binary.shared)
-    return Built(kernel, LazyKernel(binary.cubin, kernel.name, *_launch_extras(kernel)), resources, lambda: source)
-
-
-def _launch_extras(kernel: Any) -> tuple[int, int]:
-    """Bytes of dynamic shared memory, blocks a cluster."""
-    from fuser.codegen.loops import dynamic_shared
-
-    return sum(size for _, size in dynamic_shared(kernel.body).values()), kernel.launch.cluster
-
-
-def _uncompiled(kernel: Any, missing: DeviceError) -> Built:
-    """A kernel of which only the source can be had: to be planned and read, not run."""
-    from fuser.codegen.cuda import printer
-    from fuser.runtime.cuda import Uncompiled
-
-    source = printer.print_kernel(_expanded(kernel))
-    return Built(kernel, Uncompiled(missing), Resources(), lambda: source)
-
-
-def _cuda_parts(built: Built) -> tuple[Mapping[str, bytes], Mapping[str, Any]]:
-    return {"code": built.binary.cubin, "source": zlib.compress(built.source().encode(), 1)}, asdict(built.resources)
-
-
-def _restore_cuda(kernel: Any, entry: cache_files.Entry) -> Built:
-    from fuser.runtime.cuda import LazyKernel
-
-    source = zlib.decompress(entry.parts["source"]).decode()
-    binary = LazyKernel(entry.parts["code"], kernel.name, *_launch_extras(kernel))
-    return Built(kernel, binary, Resources(**entry.record), lambda: source)
 
 
 class _Ops:

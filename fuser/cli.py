@@ -192,6 +192,22 @@ def report(file: str, dims: str, device: str | None, args: tuple[str, ...]) -> N
 
 
 @cli.command()
+@_options("file", "dims", "device", "arg")
+@click.option("--tune", is_flag=True, help="First measure other schedules; what wins is kept in the disk cache.")
+@click.option("--samples", default=20, show_default=True, help="Runs that a median is taken of.")
+@click.option("--json", "out", default=None, metavar="bench.json", help="Also write the numbers, with this machine's.")
+def bench(
+    file: str, dims: str, device: str | None, args: tuple[str, ...], tune: bool, samples: int, out: str | None
+) -> None:
+    """Measure a function as `report` does, after tuning its kernels if asked. Tuning never changes a result."""
+    from fuser import script, targets
+
+    _prepare(device, False)
+    found = targets.find(file, device)
+    script.bench(found.compiled, targets.inputs(found, args, dims), tune, samples, out, _say)
+
+
+@cli.command()
 @click.argument("action", type=click.Choice(("info", "clear")))
 def cache(action: str) -> None:
     """Say what the disk cache holds, or empty it."""

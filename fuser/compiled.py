@@ -14,8 +14,8 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from fuser import arguments, kernels, keys, results
 from fuser import device as devices
@@ -23,50 +23,24 @@ from fuser.arguments import Bound, Request
 from fuser.construct.common import NeedsStatic
 from fuser.device import Device
 from fuser.errors import ArgumentError, CheckFailed, CompileForbidden, DeviceError, FusionLost
-from fuser.graph import Graph
 from fuser.hostexpr import HostExpr, is_scalar_symbol
 from fuser.keys import SizeClass
 from fuser.plan import Plan
-from fuser.quick import Roads, Ticket, Watch
+from fuser.quick import Roads, Ticket
 from fuser.runtime import arrays, call
 from fuser.runtime.arrays import ArrayInfo, Place
+from fuser.source import Options, Source
 from fuser.specs import ArraySpec, Spec
 from fuser.toolchain import Toolchain
 from fuser.traces import Launchable, Traced, classify, launch_key, reduced_lengths, static_dims
 
 if TYPE_CHECKING:
     from fuser.report import Report
+    from fuser.runtime.bound import BoundProgram
+    from fuser.tuning import Trial, Tuned
 
 METHODS = 16  # objects whose methods are kept compiled
 LAUNCHES = 512  # bound programs kept a trace; binding again takes well under a millisecond
-
-
-class Source(Protocol):
-    """What is compiled: a Python function or a function of a `.fuse` program."""
-
-    name: str
-
-    @property
-    def signature(self) -> inspect.Signature: ...
-    def trace(self, names: Sequence[str], specs: Sequence[Spec], tree: Any, env: Mapping[str, Any]) -> Graph: ...
-    def captured(self, graph: Graph) -> Sequence[Any]: ...
-    def state(self) -> Any: ...
-    def watch(self) -> Watch | None: ...
-    def reference(self) -> Callable[..., Any]: ...
-    def dim_names(self, leaf: str, rank: int) -> Sequence[str | None]: ...
-    def bound_to(self, owner: Any) -> Source: ...
-    def pickled(self) -> tuple[Callable[..., Any], tuple[Any, ...]]: ...
-
-
-@dataclass(frozen=True)
-class Options:
-    """The keyword options of `fuser.compile`."""
-
-    device: str | None = None
-    fast_math: bool = False
-    rounding: str = "graph"
-    static_argnames: tuple[str, ...] = ()
-    expect_kernels: int | None = None
 
 
 class Compiled:
@@ -148,6 +122,8 @@ class Compiled:
         captured = [arrays.describe(a, "captured array") for a in self._source.captured(traced.graph)]
         infos = (*bound.infos, *captured)
         results.require_contiguous(traced.graph, bound)
+        if self._options.tune:
+            self._tune_once(args, kwargs, bound, traced)
         results.check_writes(traced.graph, infos, arguments.array_names(bound, len(captured)))
         launchable = self._launchable(bound, traced, captured)
         graph = launchable.program.graph
@@ -168,19 +144,21 @@ class Compiled:
         key = (launch_key(bound, traced, captured), device.name)
         kept = traced.launches.get(key)
         if kept is None:
-            plan = self._plan_for(bound, traced, device)
-            with self._lock:  # one thread compiles; the others find its kernels
-                try:
-                    steps = tuple(zip(plan.groups, plan.built, strict=True))
-                except CompileForbidden as error:
-                    error.with_context(notes=[f"the call: {self.__name__}({_spec_texts(bound)})"])
-                    raise
-            env = _with_strides(bound, (*bound.infos, *captured))
-            program = call.bind(plan.graph, steps, bound.place, env)
+            program = self._bind_plan(self._plan_for(bound, traced, device), bound, captured)
             if len(traced.launches) >= LAUNCHES:
                 traced.launches.clear()
             kept = traced.launches[key] = Launchable(program, bound.family, bound.place)
         return kept
+
+    def _bind_plan(self, plan: Plan, bound: Bound, captured: Sequence[ArrayInfo]) -> BoundProgram:
+        """A plan's kernels, compiled, bound to the call's shapes."""
+        with self._lock:  # one thread compiles; the others find its kernels
+            try:
+                steps = tuple(zip(plan.groups, plan.built, strict=True))
+            except CompileForbidden as error:
+                error.with_context(notes=[f"the call: {self.__name__}({_spec_texts(bound)})"])
+                raise
+        return call.bind(plan.graph, steps, bound.place, _with_strides(bound, (*bound.infos, *captured)))
 
     def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Bound:
         try:
@@ -306,6 +284,36 @@ class Compiled:
         with self._lock:
             plan.built  # noqa: B018 - compiles
         return plan
+
+    def tune(self, *args: Any, say: Callable[[Trial], None] | None = None, **kwargs: Any) -> Tuned:
+        """Measure schedules beside the formula's on these arguments and keep the fastest, here and in the disk cache
+        for this model of machine. Results keep their bits. `say` is told of each schedule measured."""
+        from fuser import tuning
+
+        tuned = tuning.tune(self, args, kwargs, say)
+        bound, traced = self._trace(args, kwargs)
+        self._adopt(tuned.plan, bound, traced)
+        return tuned
+
+    def _tune_once(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], bound: Bound, traced: Traced) -> None:
+        """`tune=True`: the first call of a size class takes up what is known of it, or measures."""
+        from fuser import tuning
+
+        key = (classify(bound, traced), self._device_of(bound).name)
+        with self._lock:
+            if key not in traced.tuned:
+                plan = self._plan_for(bound, traced, self._device_of(bound))
+                found = tuning.recall(plan) or tuning.tune(self, args, kwargs, None)
+                self._adopt(found.plan, bound, traced)
+
+    def _adopt(self, plan: Plan, bound: Bound, traced: Traced) -> None:
+        """Run this plan from now on for calls of its size class."""
+        with self._lock:
+            key = (plan.size_class, plan.device.name)
+            traced.plans[key] = plan
+            traced.tuned.add(key)
+            traced.launches.clear()
+            self._roads = Roads(self._source.state, self._source.watch)
 
     # -- trust -------------------------------------------------------------------------------------
     def check(self, *args: Any, rtol: float | None = None, **kwargs: Any) -> Any:

@@ -67,7 +67,8 @@ class PlannedKernel:
 class Plan:
     """The plan of one program for one size class on one device.
 
-    sizes: the dims that byte counts and times are computed for (those of the call, or representatives).
+    sizes: the dims that byte counts and times are computed for (those of the call, or representatives). tuned: measured
+    schedules, by position of the group, instead of the formula's.
     """
 
     graph: Graph
@@ -78,6 +79,7 @@ class Plan:
     device: Device
     toolchain: Toolchain = field(repr=False)
     header: str = ""
+    tuned: Mapping[int, Schedule] = field(default_factory=dict)
 
     @cached_property
     def names(self) -> Names:
@@ -86,10 +88,13 @@ class Plan:
 
     @cached_property
     def schedules(self) -> tuple[Schedule | None, ...]:
-        choose = self.toolchain.choose
-        return tuple(
-            None if g.library is not None else choose(self.graph, g, self.size_class, self.device) for g in self.groups
-        )
+        return tuple(None if g.library is not None else self._schedule(k) for k, g in enumerate(self.groups))
+
+    def _schedule(self, position: int) -> Schedule:
+        chosen = self.tuned.get(position)
+        if chosen is None:
+            chosen = self.toolchain.choose(self.graph, self.groups[position], self.size_class, self.device)
+        return chosen
 
     @cached_property
     def compiled(self) -> tuple[building.Compiled | None, ...]:

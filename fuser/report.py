@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from fuser import arguments, trees
+from fuser import measure, trees
 from fuser.draw import units
-from fuser.runtime import arrays, call, pool, stopwatch
+from fuser.runtime import pool, stopwatch
 from fuser.runtime.arrays import CPU
 
 if TYPE_CHECKING:
@@ -138,10 +138,8 @@ def _time(seconds: float) -> str:
 
 def report(compiled: Compiled, args: tuple[Any, ...], kwargs: Mapping[str, Any], samples: int) -> Report:
     """Measure `compiled(*args, **kwargs)`. A program that stores into arguments runs on copies of them."""
-    bound, traced = compiled._trace(args, kwargs)
-    if traced.graph.effects:
-        args, kwargs = trees.mapped(_copied, {"args": args, "kwargs": dict(kwargs)}).values()
-        bound, traced = compiled._trace(args, kwargs)
+    subject = measure.call_of(compiled, args, kwargs)
+    args, kwargs, bound = subject.args, subject.kwargs, subject.bound
     compiled(*args, **kwargs)
     plan = compiled.plan(*args, **kwargs)
 
@@ -151,7 +149,7 @@ def report(compiled: Compiled, args: tuple[Any, ...], kwargs: Mapping[str, Any],
     once()
     seconds = stopwatch.per_call(once, bound.place, samples)
     faults = _faults_a_call(once, bound)
-    steps = _step_times(compiled, bound, traced, samples)
+    steps = subject.step_seconds([subject.program(plan)], samples)[0]
     total = sum(steps)
     if bound.place == CPU and seconds < SHORT_SECONDS and total:
         # Timing a step by itself costs more than the step: share out what a call takes beyond an empty one.
@@ -180,10 +178,6 @@ def _call_floor() -> float:
     return stopwatch.per_call(lambda: nothing(number), CPU, 9)
 
 
-def _copied(value: Any) -> Any:
-    return value.copy() if hasattr(value, "copy") else value.clone() if hasattr(value, "clone") else value
-
-
 def _faults_a_call(once: Callable[[], Any], bound: Bound) -> float:
     """Seconds of a call spent in first touches of pages, from the system's count over a few calls."""
     if bound.place != CPU:
@@ -194,31 +188,12 @@ def _faults_a_call(once: Callable[[], Any], bound: Bound) -> float:
     return (stopwatch.faults() - before) / 4 * stopwatch.fault_seconds()
 
 
-def _step_times(compiled: Compiled, bound: Bound, traced: Any, samples: int) -> list[float]:
-    """Median seconds of every step of the bound program."""
-    captured = [arrays.describe(a, "captured array") for a in compiled._source.captured(traced.graph)]
-    made = compiled._launchable(bound, traced, captured)
-    infos = (*arguments.on_place(bound), *captured)
-    times = stopwatch.StepTimes(bound.place)
-    nothing = [None] * len(made.program.graph.outputs)
-    for _ in range(samples):
-        call.run(made.program, infos, bound.family, bound.place, bound.env, nothing, times)
-    found = times.medians()
-    return [found.get(k, 0.0) for k in range(len(made.program.steps))]
-
-
 def _kernel_times(plan: Plan, steps: Sequence[float]) -> tuple[KernelTime, ...]:
-    """Steps summed by the plan's kernels: a group may take two kernels, one that is empty none."""
-    left = list(steps)
-    out = []
-    counts = [max(len(k.built), 1) for k in plan.kernels]
-    if sum(counts) != len(left):  # kernels over empty arrays are not launched
-        left += [0.0] * (sum(counts) - len(left))
-    for k, count in zip(plan.kernels, counts, strict=True):
-        seconds = sum(left[:count])
-        del left[:count]
-        out.append(KernelTime(k.label, k.name, k.bytes_moved, seconds, k.group.library is not None, dict(k.predicted)))
-    return tuple(out)
+    """Every kernel of the plan with its time."""
+    return tuple(
+        KernelTime(k.label, k.name, k.bytes_moved, seconds, k.group.library is not None, dict(k.predicted))
+        for k, seconds in zip(plan.kernels, measure.by_kernel(plan, steps), strict=True)
+    )
 
 
 def _kept(once: Callable[[], Any], bound: Bound) -> float | None:

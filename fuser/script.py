@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from fuser import trees
 from fuser.compiled import Compiled
 from fuser.errors import ArgumentError, DeviceError, FuserError
 from fuser.settings import settings
+
+if TYPE_CHECKING:
+    from fuser.tuning import Trial
 
 Echo = Callable[[str], Any]
 
@@ -116,6 +119,29 @@ def _describe(leaf: Any) -> str:
 def report(compiled: Compiled, values: Sequence[Any], echo: Echo) -> None:
     """Measure a function and say what its time goes into."""
     echo(str(compiled.report(*_placed(compiled, values))))
+
+
+def bench(compiled: Compiled, values: Sequence[Any], tune: bool, samples: int, out: str | None, echo: Echo) -> None:
+    """Measure, after tuning where asked; `out` gets the numbers as JSON."""
+    import json
+
+    placed = _placed(compiled, values)
+    tuned = [f"tuned  {line}" for line in compiled.tune(*placed, say=_trial_line).lines()] if tune else []
+    found = compiled.report(*placed, samples=samples)
+    echo("\n".join([str(found), *("  " + line for line in tuned)]))
+    if out:
+        numbers = {**found.to_json(), "tuned": tuned, "machine": list(info_lines())}
+        echo(_write(json.dumps(numbers, indent=1) + "\n", out).rstrip())
+
+
+def _trial_line(trial: Trial) -> None:
+    """Progress on stderr, for people who watch."""
+    from fuser.draw import units
+
+    if sys.stderr.isatty():
+        took = units.time(trial.seconds * 1e6)
+        verdict = "kept" if trial.kept else f"{trial.gain:+.1%} against the best"
+        print(f"{trial.kernel}  {trial.schedule.kind} {took}  {verdict}", file=sys.stderr)
 
 
 def cache_lines() -> Iterator[str]:

@@ -1,6 +1,6 @@
 """What the core needs of the front ends, the passes and the code generators, as one record of functions.
 
-In: `fuser.api` fills it (the only place that knows all sides). Out: `compiled`, `plan` and `runtime.call` use it,
+In: `fuser.wiring` fills it (the only place that knows all sides). Out: `compiled`, `plan` and `runtime.call` use it,
 so that they need import none of those packages.
 """
 
@@ -81,4 +81,6 @@ class Toolchain:
     lower: Callable[..., tuple[KernelLike, ...]]  # (graph, group, schedule, device, layouts)
     build: Callable[[KernelLike, Device], Built]
     retreat: Callable[[Schedule], Schedule | None]
+    neighbours: Callable[[Schedule], tuple[Schedule, ...]]  # of the same reduction order
     estimate: Callable[..., Mapping[str, float]]  # (graph, group, schedule, sizes, device): predicted numbers
+    machine: Callable[[Device], str]  # the model that measurements on a device hold for

@@ -33,13 +33,15 @@ class Launchable:
 
 @dataclass
 class Traced:
-    """A prepared graph with the dims it holds for. `static`: dims that the trace took as numbers."""
+    """A prepared graph with the dims it holds for. static: dims that the trace took as numbers. tuned: the plans that
+    were measured or taken up from a record."""
 
     graph: Graph
     static: Mapping[str, int]
     lengths: tuple[HostExpr, ...]
     plans: dict[tuple[SizeClass, str], Plan] = field(default_factory=dict)
     launches: dict[Any, Launchable] = field(default_factory=dict)
+    tuned: set[tuple[SizeClass, str]] = field(default_factory=set)
 
     def fits(self, env: Mapping[str, Any]) -> bool:
         return all(env[k] == v for k, v in self.static.items()) and all(g.holds(env) for g in self.graph.guards)

@@ -19,10 +19,10 @@ import pytest
 
 import fuser
 from fuser import trees
-from fuser.api import toolchain
 from fuser.compiled import Compiled
 from fuser.dtypes import BF16
 from fuser.toolchain import Toolchain
+from fuser.wiring import toolchain
 from tests.conftest import why_no_gpu
 from tests.simulate import Simulated
 

@@ -52,3 +52,10 @@ def retreat(schedule: Schedule) -> Schedule | None:
     from fuser.codegen.schedule import cuda
 
     return cuda.retreat(schedule)
+
+
+def neighbours(schedule: Schedule) -> tuple[Schedule, ...]:
+    """Schedules to measure beside one: the same bits, one number changed."""
+    from fuser.codegen.schedule import nearby
+
+    return nearby.neighbours(schedule)

@@ -69,6 +69,14 @@ def architecture(ordinal: int) -> str:
     return f"sm_{cupy.cuda.Device(ordinal).compute_capability}"
 
 
+@cache
+def card(ordinal: int = 0) -> str:
+    """A GPU's name, as `NVIDIA H200`."""
+    import cupy
+
+    return str(cupy.cuda.runtime.getDeviceProperties(ordinal)["name"].decode())
+
+
 @contextmanager
 def current(place: Place, family: str) -> Iterator[int]:
     """Make `place` the current device; yields the caller's current stream of that array library as an integer."""

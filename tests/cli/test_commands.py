@@ -8,6 +8,7 @@ import pytest
 
 from fuser import __version__
 from fuser.cli import main
+from fuser.runtime.cache import Store
 from fuser.settings import settings
 from tests.meta.project import ROOT
 
@@ -210,3 +211,17 @@ def test_a_fault_of_fuser_is_said_without_a_traceback(fuserc: Shell, monkeypatch
     monkeypatch.setattr("fuser.targets.find", lambda *a: 1 / 0)
     monkeypatch.delenv("FUSER_DEBUG", raising=False)
     assert "a fault of fuser; FUSER_DEBUG=1 shows where" in fuserc(SOFTMAX, status=70)
+
+
+def test_bench_measures_tunes_and_writes_numbers(
+    fuserc: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fuser.runtime.cache.store", lambda: Store((tmp_path / "kernels",), 1 << 20))
+    numbers = tmp_path / "bench.json"
+    out = fuserc("bench", SOFTMAX, *SIZES, "--tune", "--samples", "2", "--json", str(numbers))
+    assert "verdict" in out
+    assert "tuned  K1" in out
+    found = json.loads(numbers.read_text())
+    assert found["samples"] == 2
+    assert found["measured"]["kernels"][0]["label"] == "K1"
+    assert found["tuned"][0].startswith("tuned  K1")

@@ -11,7 +11,7 @@ from tests.meta.project import PACKAGES, ROOT, module_name, sources
 PARTS = ("fuser.frontend", "fuser.passes", "fuser.codegen")
 
 # The modules that wire the parts together.  To add one is a decision about the architecture, not a fix.
-WIRING = ("fuser.api", "fuser.cli")
+WIRING = ("fuser.api", "fuser.cli", "fuser.wiring")
 
 # Heavy or optional libraries, and the only places that may import them.
 CONFINED = {
