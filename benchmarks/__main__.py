@@ -1,4 +1,4 @@
-"""`python -m benchmarks gpu|cpu|table|plot`: measure, and make the README's table and plot from what was measured.
+"""`python -m benchmarks gpu|cpu|counters|order|table|plot`: measure, and draw what was measured.
 
 In: the command line. Out: lines while it runs, a JSON file, markdown, SVG.
 """
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
+FAMILIES = "P01,P04a,P06,P07,P10,P09,P12,P26,P22"  # of reductions
 
 
 def _saver(path: Path) -> Callable[[dict[str, Any]], None]:
@@ -65,6 +66,42 @@ def _cpu(given: argparse.Namespace) -> None:
     cpu.run(rows, options, _saver(given.out or RESULTS / "cpu.json"), _say)
 
 
+def _counters(given: argparse.Namespace) -> None:
+    """Bytes by the GPU's own counters."""
+    from benchmarks import counters, peers
+
+    found = counters.run(given.only.split(","), _peer_names(given.peers, list(peers.PEERS)))
+    for record in found:
+        _say(f"{record['id']:6s} {record['peer']:22s} " + (record.get("error") or _traffic(record)))
+    _save(given.out or RESULTS / "counters.json", "counters", found)
+
+
+def _traffic(record: dict[str, Any]) -> str:
+    planned = f", planned {record['planned_bytes'] / 1e9:.3f}" if record["planned_bytes"] else ""
+    moved = f"read {record['read'] / 1e9:.3f} GB, written {record['written'] / 1e9:.3f}"
+    return f"{len(record['kernels'])} kernels  {moved}{planned}"
+
+
+def _order(given: argparse.Namespace) -> None:
+    """What the fixed order of addition costs."""
+    from benchmarks import free_order, workloads
+
+    found = free_order.run(workloads.select(workloads.GPU, given.only), _say)
+    _save(given.out or RESULTS / "order.json", "order", found)
+
+
+def _save(path: Path, kind: str, rows: list[dict[str, Any]]) -> None:
+    """Rows with the card, driver, versions and date."""
+    import datetime
+
+    from benchmarks import gpu
+    from benchmarks.machine import open_machine
+
+    now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+    facts = {"kind": kind, "date": now, **open_machine("cuda").describe(), "versions": gpu.versions(gpu.PACKAGES)}
+    _saver(path)({**facts, "rows": rows})
+
+
 def _table(given: argparse.Namespace) -> None:
     from benchmarks import report
 
@@ -100,6 +137,15 @@ def parser() -> argparse.ArgumentParser:
                 "--device", choices=("cuda", "cpu"), default="cuda", help="cpu: a trial of the suite itself"
             )
             sub.add_argument("--no-profile", action="store_true", help="do not count launches with the profiler")
+    counters = commands.add_parser("counters", help="bytes of a call by the GPU's counters; needs ncu")
+    counters.add_argument("--only", default="P01", help="ids of workloads")
+    counters.add_argument("--peers", default="fuser,by hand two kernels", help="comma-separated")
+    counters.set_defaults(run=_counters)
+    order = commands.add_parser("order", help="what the fixed order of reductions costs against free ones")
+    order.add_argument("--only", default=FAMILIES, help="ids of workloads; one of every family where left out")
+    order.set_defaults(run=_order)
+    for sub in (counters, order):
+        sub.add_argument("--out", type=Path, help="JSON file; benchmarks/results/ where left out")
     table = commands.add_parser("table", help="markdown from results")
     table.add_argument("results", type=Path, nargs="+")
     table.add_argument("--readme", type=Path, help="write it between the <!-- speed --> markers of this file")

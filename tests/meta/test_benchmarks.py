@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 
 import fuser
-from benchmarks import cpu, inputs, libraries, report, workloads
+from benchmarks import counters, cpu, free_order, inputs, libraries, report, workloads
 from benchmarks.__main__ import main, parser
 from benchmarks.workloads import CPU, GPU, WORKLOADS, Workload
+from fuser import order
 
 SMALL = 2048
 
@@ -175,3 +176,29 @@ def test_the_cpu_suite_writes_a_record(tmp_path: Path) -> None:
 def test_the_command_line_names_its_parts() -> None:
     given = parser().parse_args(["gpu", "--only", "P01", "--quick", "--seconds", "60"])
     assert (given.only, given.quick, given.seconds) == ("P01", True, 60.0)
+
+
+NCU = """==PROF== Connected to process 412
+planned 1073741828
+==PROF== Disconnected from process 412
+"ID","Process ID","Kernel Name","Metric Name","Metric Unit","Metric Value"
+"0","412","absolute","dram__bytes_read.sum","Gbyte","1.07"
+"0","412","absolute","dram__bytes_write.sum","Mbyte","1,073.7"
+"1","412","abs_sum","dram__bytes_read.sum","Kbyte","12"
+"1","412","abs_sum","dram__bytes_write.sum","byte","4"
+"""
+
+
+def test_counters_read_ncus_table() -> None:
+    first, second = counters.parse(NCU)
+    assert first == {"name": "absolute", "read": pytest.approx(1.07e9), "written": pytest.approx(1073.7e6)}
+    assert second == {"name": "abs_sum", "read": 12e3, "written": 4}
+    assert counters.parse("==ERROR== no counters") == []
+
+
+def test_other_orders_are_gone_afterwards() -> None:
+    before = order.order(1 << 20, 4, "inner", "cuda")
+    with free_order.order_times(0.5, 2):
+        other = order.order(1 << 20, 4, "inner", "cuda")
+    assert (other.lanes, other.segments) == (before.lanes // 2, before.segments * 2)
+    assert order.order(1 << 20, 4, "inner", "cuda") == before
