@@ -15,6 +15,7 @@ from typing import Any
 
 from fuser.codegen.program import Fetch
 from fuser.codegen.schedule.body import Body, Layouts, analyse
+from fuser.codegen.schedule.cpu_keep import plan_keeps
 from fuser.codegen.schedule.lower_cpu_pointwise import crosses
 from fuser.graph import Graph
 from fuser.group import Group
@@ -30,6 +31,7 @@ COLUMN_TILE = 2048
 STACK_BYTES = 1 << 17
 CACHE_BYTES = 1 << 20  # L2 of a core
 BLOCK_ROWS, BLOCK_COLUMNS = 16, 64
+BAND_BYTES, BAND_ROWS = 1 << 19, 16  # wanted of the runs of a band; rows of it for several stages
 
 
 def choose_cpu(
@@ -49,8 +51,36 @@ def choose_cpu(
     if rows < TASKS // 4 and rows * length_bucket >= SPLIT_FROM and fixed.segments > 1:
         blocks = min(fixed.segments, bucket(-(-TASKS // rows)))
         return CpuSchedule("split", grain=1, blocks=blocks, order=fixed, capacity=length_bucket)
-    grain = max(GRAIN // max(length_bucket, 1), 1)
-    return CpuSchedule("rows", grain=grain, order=fixed, capacity=length_bucket)
+    height, spread = _band(graph, group, sizes, length_bucket, layouts)
+    if spread:
+        blocks = fixed.segments
+        return CpuSchedule("split", grain=1, blocks=blocks, order=fixed, capacity=length_bucket, block_rows=height)
+    grain = max(GRAIN // max(length_bucket * height, 1), 1)
+    return CpuSchedule("rows", grain=grain, order=fixed, capacity=length_bucket, block_rows=height)
+
+
+def _band(graph: Graph, group: Group, sizes: Mapping[str, Any], length: int, layouts: Layouts) -> tuple[int, bool]:
+    """Rows to take together run by run, a power of two, and whether to spread their shares over iterations.
+
+    Where a row is many short runs, as many rows as make a long one, where that leaves tasks enough.
+    """
+    if len(group.space.reduced) < 2 or not group.space.parallel:
+        return 1, False
+    body = analyse(graph, group, layouts)
+    if len(body.reduced) < 2 or not body.parallel:
+        return 1, False
+    fixed, rows = order(length, 4, "inner", "cpu"), _number(body.rows, sizes)
+    itemsize = max((p.fetch(k).dtype.bytes for p in body.programs for k in p.fetches), default=4)
+    run = max(_number(body.reduced[-1].extent, sizes) * itemsize, 1)
+    once = sum(s.has_loop for s in body.stages) < 2
+    spread = once and fixed.segments > 1 and rows * length >= SPLIT_FROM
+    most = min(CACHE_BYTES // (length * itemsize), BAND_ROWS)  # of rows that later stages are to find in cache
+    most = STACK_BYTES // (fixed.lanes * state_bytes(graph, group)) if once else most
+    tasks = rows * (fixed.segments if spread else 1)
+    height = min(bucket(_number(body.parallel[-1].extent, sizes)), tasks // (TASKS // 4), -(-BAND_BYTES // run), most)
+    if height < 2 or (not once and any(k.saves for k in plan_keeps(body, length))):
+        return 1, False
+    return 1 << (height.bit_length() - 1), spread
 
 
 def _columns(graph: Graph, group: Group, sizes: Mapping[str, Any], length: int) -> CpuSchedule:

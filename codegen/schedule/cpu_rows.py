@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from fuser.codegen.indices import IndexEmitter
 from fuser.codegen.loops import Operand
+from fuser.codegen.schedule.axes import count
 from fuser.codegen.schedule.body import Body, StageBody
 from fuser.codegen.schedule.cpu_keep import SPARE, Keep, plan_keeps
 from fuser.codegen.schedule.cpu_state import Folds, Stack, levels_of, once, rows_of
@@ -47,6 +48,11 @@ class Rows:
     def inner(self) -> HostExpr:
         """Extent of the innermost reduced axis: the length of a run."""
         return self.body.reduced[-1].extent if self.body.reduced else lit(1)
+
+    @property
+    def runs(self) -> HostExpr:
+        """Runs of a row."""
+        return count(self.body.reduced[:-1])
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -96,28 +102,26 @@ class Rows:
         if not self.body.reduced:
             sweep.store(stage.stores, row, sweep.element(row, results))
             return
-        runs = lit(1)
-        for a in outer:
-            runs = runs * a.extent
-
-        def run(at: IndexEmitter, q: Operand) -> None:
-            base = walk.op("multiply", q, self.inner)
-            with walk.loop("i", 0, walk.operand(self.inner), kind="vector") as i:
-                place = at.bound(**{self.variables[-1]: i})
-                values = sweep.element_of_row(place, results, walk.op("add", base, i))
-                sweep.store(stage.stores, place, values)
-
         if not outer:
-            run(row, walk.operand(0))
+            self.run_elements(stage, sweep, row, results, walk.operand(0))
             return
-        with walk.loop("run", 0, walk.operand(runs)) as q:
-            run(walk.place(row, outer, q), q)
+        with walk.loop("run", 0, walk.operand(self.runs)) as q:
+            self.run_elements(stage, sweep, walk.place(row, outer, q), results, q)
+
+    def run_elements(self, stage: StageBody, sweep: Sweep, at: IndexEmitter, results: Results, q: Operand) -> None:
+        """The stores of run number `q`; `at` binds all axes but the innermost."""
+        walk = self.walk
+        base = walk.op("multiply", q, self.inner)
+        with walk.loop("i", 0, walk.operand(self.inner), kind="vector") as i:
+            place = at.bound(**{self.variables[-1]: i})
+            values = sweep.element_of_row(place, results, walk.op("add", base, i))
+            sweep.store(stage.stores, place, values)
 
     # -- shares ------------------------------------------------------------------------------------
     def shares(
-        self, stage: StageBody, row: IndexEmitter, results: Results, first: Operand | HostExpr, count: int
+        self, stage: StageBody, row: IndexEmitter, results: Results, first: Operand | HostExpr, number: int
     ) -> Folds:
-        """State arrays of one place with the combined shares `first` to `first + count` (a power of two)."""
+        """State arrays of one place with the combined shares `first` to `first + number` (a power of two)."""
         order, walk = self.order_of(stage), self.walk
         lanes = Folds(walk, rows_of(self.graph, stage.reduces), stage.reduces, order.lanes)
         sweep = self.sweep(stage)
@@ -125,14 +129,14 @@ class Rows:
         if order.segments == 1:
             return self._share(lanes, sweep, stage, row, results, walk.operand(0), walk.operand(self.body.length))
         total = lanes.sized(1, "total")
-        stack = Stack(walk, total, levels_of(count), once(walk))
+        stack = Stack(walk, total, levels_of(number), once(walk))
         share = walk.operand(lit(1) * order.share(self.body.length))
-        with walk.loop("share", 0, count) as s:
+        with walk.loop("share", 0, number) as s:
             low = walk.least(walk.op("multiply", walk.op("add", walk.operand(first), s), share), self.body.length)
             high = walk.least(walk.op("add", low, share), self.body.length)
             done = self._share(lanes, sweep, stage, row, results, low, high)
             total.copy(walk.operand(0), done, walk.operand(0))
-            if count > 1:
+            if number > 1:
                 stack.push(walk.op("add", s, 1))
         return total
 
@@ -147,6 +151,17 @@ class Rows:
         high: Operand,
     ) -> Folds:
         lanes.clear_all()
+        visit = self.visit(lanes, sweep, stage, results)
+        if len(self.body.reduced) > 1:
+            first, last = self.runs_of(low, high)
+            with self.walk.loop("run", first, last) as q:
+                self.run(self.walk.place(row, self.body.reduced[:-1], q), q, low, high, lanes.size, visit)
+        else:
+            self._rounds(row, low, high, lanes.size, visit)
+        return lanes.tree()
+
+    def visit(self, lanes: Folds, sweep: Sweep, stage: StageBody, results: Results) -> Visit:
+        """What is done at an element of a stage that reduces: fold it into its lane, and store what is stored."""
 
         def visit(at: IndexEmitter, i: Operand, lane: Operand, guard: Operand | None) -> None:
             sweep.guard = guard
@@ -155,11 +170,7 @@ class Rows:
             sweep.store(stage.stores, at, values)
             sweep.guard = None
 
-        if len(self.body.reduced) > 1:
-            self._runs(row, low, high, lanes.size, visit)
-        else:
-            self._rounds(row, low, high, lanes.size, visit)
-        return lanes.tree()
+        return visit
 
     def _rounds(self, row: IndexEmitter, low: Operand, high: Operand, lanes: int, visit: Visit) -> None:
         """Reduced axes walked as one: full rounds, then what is left of the share under a mask."""
@@ -176,25 +187,28 @@ class Rows:
     def _at(self, row: IndexEmitter, i: Operand) -> IndexEmitter:
         return row.bound(**{self.variables[-1]: i}) if self.variables else row
 
-    def _runs(self, row: IndexEmitter, low: Operand, high: Operand, lanes: int, visit: Visit) -> None:
-        """Run by run: a round that a run covers is written without a mask, one at its edges with it."""
+    def runs_of(self, low: Operand, high: Operand) -> tuple[Operand, Operand]:
+        """The runs that a share touches: the first, and one past the last."""
+        walk, inner = self.walk, self.walk.operand(self.inner)
+        last = walk.op("trunc_div", walk.op("add", high, walk.op("subtract", inner, 1)), inner)
+        return walk.op("trunc_div", low, inner), last
+
+    def run(self, at: IndexEmitter, q: Operand, low: Operand, high: Operand, lanes: int, visit: Visit) -> None:
+        """Run number `q` as far as it is in the share: a round that it covers is written without a mask, one at its
+        edges with it. `at` binds all axes but the innermost."""
         walk, b = self.walk, self.frame.builder
         inner = walk.operand(self.inner)
-        first = walk.op("trunc_div", low, inner)
-        last = walk.op("trunc_div", walk.op("add", high, walk.op("subtract", inner, 1)), inner)
-        with walk.loop("run", first, last) as q:
-            at = walk.place(row, self.body.reduced[:-1], q)
-            base = walk.op("multiply", q, inner)
-            start = walk.op("max_num", low, base)
-            stop = walk.least(high, walk.op("add", base, inner))
-            lead = walk.op("trunc_rem", walk.op("subtract", start, low), lanes)
-            with walk.loop("round", walk.op("subtract", start, lead), stop, lanes) as begin:
-                end = walk.op("add", begin, lanes)
-                whole = walk.both(walk.holds("greater_equal", begin, start), walk.holds("less_equal", end, stop))
-                with b.branch(whole), walk.loop("l", 0, lanes, kind="vector") as lane:
-                    i = walk.op("add", begin, lane)
-                    visit(self._at(at, walk.op("subtract", i, base)), i, lane, None)
-                with b.otherwise(), walk.loop("l", 0, lanes, kind="vector") as lane:
-                    i = walk.op("add", begin, lane)
-                    inside = walk.both(walk.holds("greater_equal", i, start), walk.holds("less", i, stop))
-                    visit(self._at(at, walk.op("subtract", i, base)), i, lane, inside)
+        base = walk.op("multiply", q, inner)
+        start = walk.op("max_num", low, base)
+        stop = walk.least(high, walk.op("add", base, inner))
+        lead = walk.op("trunc_rem", walk.op("subtract", start, low), lanes)
+        with walk.loop("round", walk.op("subtract", start, lead), stop, lanes) as begin:
+            end = walk.op("add", begin, lanes)
+            whole = walk.both(walk.holds("greater_equal", begin, start), walk.holds("less_equal", end, stop))
+            with b.branch(whole), walk.loop("l", 0, lanes, kind="vector") as lane:
+                i = walk.op("add", begin, lane)
+                visit(self._at(at, walk.op("subtract", i, base)), i, lane, None)
+            with b.otherwise(), walk.loop("l", 0, lanes, kind="vector") as lane:
+                i = walk.op("add", begin, lane)
+                inside = walk.both(walk.holds("greater_equal", i, start), walk.holds("less", i, stop))
+                visit(self._at(at, walk.op("subtract", i, base)), i, lane, inside)

@@ -5,7 +5,7 @@ in several kernels of a group are one piece of memory. A kernel's parallel loop 
 number of threads never matters.
 
     pointwise   iterations are (row, chunk of the contiguous axis)
-    rows        an iteration is a row: all stages one after another while the row is in cache
+    rows        an iteration is a row, or a band of rows: all stages one after another while they are in cache
     columns     an iteration is a tile of columns: all stages
     split       kernels a stage: few rows (or tiles), so the shares of each are spread over iterations
     scan        an iteration is a row (or a tile of columns), folded in order
@@ -34,7 +34,8 @@ def lower_cpu(graph: Graph, group: Group, schedule: CpuSchedule, layouts: Layout
     if schedule.kind == "pointwise":
         return (lower_cpu_pointwise.lower(parts),)
     if schedule.kind == "rows":
-        return (lower_cpu_fused.lower_rows(parts),)
+        banded = schedule.block_rows > 1
+        return (lower_cpu_fused.lower_bands(parts) if banded else lower_cpu_fused.lower_rows(parts),)
     if schedule.kind == "columns":
         return (lower_cpu_fused.lower_columns(parts),)
     return lower_cpu_split.lower(parts)

@@ -20,7 +20,7 @@ from fuser.codegen.schedule.cpu_parts import CpuParts, peel
 from fuser.codegen.schedule.cpu_state import Each, Folds, Stack, levels_of, once, rows_of
 from fuser.codegen.schedule.cpu_sweep import Sweep, Walk, ceil_div
 from fuser.codegen.schedule.frame import Frame
-from fuser.codegen.schedule.lower_cpu_fused import tile_columns
+from fuser.codegen.schedule.lower_cpu_fused import band_of, tile_columns
 from fuser.dtypes import DType
 from fuser.hostexpr import HostExpr, lit
 
@@ -31,7 +31,9 @@ ResultKey = tuple[int, int]
 
 def lower(parts: CpuParts) -> tuple[Kernel, ...]:
     """The kernels of a group, stage by stage."""
-    split = SplitRows(parts) if parts.axis_kind == "inner" or not parts.body.parallel else SplitColumns(parts)
+    inner = parts.axis_kind == "inner" or not parts.body.parallel
+    banded = inner and parts.schedule.block_rows > 1
+    split = SplitBands(parts) if banded else SplitRows(parts) if inner else SplitColumns(parts)
     kernels: list[Kernel] = []
     for k, stage in enumerate(parts.body.stages):
         if stage.reduces:
@@ -166,6 +168,44 @@ class SplitRows(_Split):
 
     def load_results(self, frame: Frame, names: dict[ResultKey, str], row: Operand) -> dict[ResultKey, Operand]:
         return {key: frame.builder.load(name, row) for key, name in names.items()}
+
+
+class SplitBands(SplitRows):
+    """As rows, but an iteration is (outer axes, block of shares, band of rows): neighbouring rows run by run."""
+
+    def partial(self, k: int, stage: StageBody) -> Kernel:
+        """Kernel: the states of every row and block of shares."""
+        parts, height = self.parts, self.parts.schedule.block_rows
+        bands = parts.tiles(height)
+
+        def write(frame: Frame, it: Operand) -> None:
+            walk = Walk(frame)
+            names = self.read_by(frame, stage.loop)
+            outer, block, number = peel(walk, it, [lit(0), lit(self.blocks), bands])
+            band = band_of(parts, frame, number)
+            row = walk.op("add", walk.op("multiply", outer, parts.inner.extent), band.first)
+            results = self._load_band(frame, names, row, band.count)
+            shares = band.rows.order_of(stage).segments // self.blocks
+            total = band.shares(
+                stage, parts.at_outer(frame, outer), results, walk.op("multiply", block, shares), shares
+            )
+            buffers = self.partials(frame, k, total)
+            with walk.loop("p", 0, band.count) as p:
+                place = walk.op("multiply", walk.op("add", row, p), self.blocks)
+                self.save(total, buffers, p, walk.op("add", place, block))
+
+        return parts.kernel(count(parts.outer) * self.blocks * bands, 1, write, f"_{k}_shares")
+
+    def _load_band(self, frame: Frame, names: dict[ResultKey, str], row: Operand, number: Operand) -> ResultArrays:
+        """Results of earlier stages for the `number` rows from `row` on, as arrays."""
+        walk, b = Walk(frame), frame.builder
+        height = self.parts.schedule.block_rows
+        arrays = {key: b.alloc("result", b.array_dtype(name), height, "register") for key, name in names.items()}
+        if names:
+            with walk.loop("p", 0, number) as p:
+                for key, name in names.items():
+                    b.store(arrays[key], p, b.load(name, walk.op("add", row, p)))
+        return arrays
 
 
 class SplitColumns(_Split):

@@ -12,12 +12,15 @@ from fuser.codegen.llvm.host import host
 from fuser.codegen.loops import Let, walk
 from fuser.codegen.schedule import lower
 from fuser.codegen.schedule.cpu import BLOCK_ROWS
+from fuser.construct import elementwise as ew
+from fuser.construct import reduction
 from fuser.device import find
 from fuser.dtypes import BF16, F32, F64, I32, DType
+from fuser.graph import Builder, Node
 from fuser.order import bucket, order
 from fuser.runtime import cpu, pool
 from fuser.schedule import CpuSchedule
-from tests.codegen.corpus import COLUMNS, PROGRAMS, ROWS, Case, applies
+from tests.codegen.corpus import COLUMNS, PROGRAMS, ROWS, Case, K, M, N, applies
 from tests.codegen.native import backwards, in_order, run_case, same_bits
 
 Array = np.ndarray[Any, Any]
@@ -136,6 +139,33 @@ def test_splitting_shares_changes_nothing(program: Any) -> None:
             assert same_bits(a, b), blocks
 
 
+def middle_normalise(b: Builder, t: DType) -> Sequence[Node]:
+    """Two passes over the axes around a parallel one, and a result a row."""
+    x = b.argument("x", t, (K, N, M))
+    total = reduction.reduce(b, "sum", x, axis=(0, 2), keepdims=True)
+    results = [ew.apply(b, "subtract", x, total), ew.apply(b, "multiply", total, 3.0)]
+    return [n for n in results if isinstance(n, Node)]
+
+
+@pytest.mark.parametrize("name", ["middle_sum", "middle_normalise"])
+@pytest.mark.parametrize(("n", "m", "k"), [(37, 33, 5), (7, 500, 20), (4, 3, 9)])
+def test_rows_in_bands_add_as_rows_alone(name: str, n: int, m: int, k: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run by run through several rows, in one kernel or with the shares spread: the bits of one row at a time."""
+    monkeypatch.setitem(PROGRAMS, "middle_normalise", middle_normalise)
+    c = case(name, n=n, m=m, k=k)
+    usual: list[Array] = []
+    for height, blocks in ((1, 1), (4, 1), (4, 2), (16, 1)):
+        kernels = []
+        for group, chosen in zip(c.groups, c.schedules, strict=True):
+            assert isinstance(chosen, CpuSchedule)
+            spread = blocks > 1 and chosen.order.segments >= blocks
+            s = replace(chosen, kind="split" if spread else "rows", block_rows=height, blocks=blocks)
+            kernels += lower(c.graph, group, s if group.space.inner else chosen, CPU, c.size_class.layouts)
+        got = run_case(c, kernels)
+        usual = got if height == 1 else usual
+        assert all(same_bits(a, b) for a, b in zip(usual, got, strict=True)), (height, blocks)
+
+
 @pytest.mark.parametrize("name", ["row_sum", "softmax", "layer_norm"])
 def test_a_row_alone_equals_the_row_in_a_batch(name: str) -> None:
     batch = case(name, n=300, m=9000)
@@ -174,6 +204,11 @@ def test_what_is_chosen() -> None:
     assert chosen("transposed", 100, 100).block_rows == BLOCK_ROWS
     assert chosen("polynomial", 100, 100).block_rows == 1
     assert chosen("running_sum", 10, 10).kind == "scan"
+
+
+def test_short_runs_of_neighbouring_rows_are_read_together() -> None:
+    around = [case("middle_sum", n=n, m=m, k=256).schedules[1] for n, m in ((512, 256), (512, 1 << 18), (2, 256))]
+    assert [s.block_rows > 1 for s in around if isinstance(s, CpuSchedule)] == [True, False, False]
 
 
 def test_kernels_of_one_group_share_their_workspaces() -> None:
