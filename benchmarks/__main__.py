@@ -1,4 +1,4 @@
-"""`python -m benchmarks gpu|cpu|counters|order|table|plot`: measure, and draw what was measured.
+"""`python -m benchmarks gpu|cpu|calls|counters|order|table|plot`: measure, and draw what was measured.
 
 In: the command line. Out: lines while it runs, a JSON file, markdown, SVG.
 """
@@ -102,6 +102,16 @@ def _save(path: Path, kind: str, rows: list[dict[str, Any]]) -> None:
     _saver(path)({**facts, "rows": rows})
 
 
+def _calls(given: argparse.Namespace) -> None:
+    import os
+
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    from benchmarks import calls
+
+    name = "calls.json" if given.device == "cuda" else "calls_cpu.json"
+    calls.run(given.device, given.rounds, given.seed, _saver(given.out or RESULTS / name), _say)
+
+
 def _table(given: argparse.Namespace) -> None:
     from benchmarks import report
 
@@ -146,6 +156,12 @@ def parser() -> argparse.ArgumentParser:
     order.set_defaults(run=_order)
     for sub in (counters, order):
         sub.add_argument("--out", type=Path, help="JSON file; benchmarks/results/ where left out")
+    calls = commands.add_parser("calls", help="measure what a call costs its host, on small arrays")
+    calls.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    calls.add_argument("--rounds", type=int, default=40, help="batches of every contender")
+    calls.add_argument("--seed", type=int, default=0)
+    calls.add_argument("--out", type=Path, help="JSON file; benchmarks/results/ where left out")
+    calls.set_defaults(run=_calls)
     table = commands.add_parser("table", help="markdown from results")
     table.add_argument("results", type=Path, nargs="+")
     table.add_argument("--readme", type=Path, help="write it between the <!-- speed --> markers of this file")

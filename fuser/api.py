@@ -33,6 +33,7 @@ def compile(
     static_argnames: Sequence[str] = (),
     expect_kernels: int | None = None,
     tune: bool = False,
+    cuda_graph: bool = False,
 ) -> Callable[[Callable[..., Any]], Compiled]: ...
 @overload
 def compile(
@@ -44,6 +45,7 @@ def compile(
     static_argnames: Sequence[str] = (),
     expect_kernels: int | None = None,
     tune: bool = False,
+    cuda_graph: bool = False,
 ) -> Compiled: ...
 def compile(
     fn: Callable[..., Any] | str | None = None,
@@ -54,6 +56,7 @@ def compile(
     static_argnames: Sequence[str] = (),
     expect_kernels: int | None = None,
     tune: bool = False,
+    cuda_graph: bool = False,
 ) -> Compiled | Callable[[Callable[..., Any]], Compiled]:
     """Compile a NumPy function, or a one-line program such as `"lambda x, y: 2*x + 3*y**2"`. Also a decorator.
 
@@ -61,11 +64,12 @@ def compile(
     instructions. rounding: "graph" rounds half precision at casts and results, "each-op" after every operator as NumPy
     does. static_argnames: arguments that are part of the key. expect_kernels: raise FusionLost if a plan has more.
     tune: the first call of a size class measures schedules beside the formula's, unless the disk cache has the outcome.
+    cuda_graph: on a GPU, replay the kernels of a call as one CUDA graph.
     """
     if rounding not in ("graph", "each-op"):
         raise ArgumentError(f"rounding={rounding!r}", "bad-option", notes=['it is "graph" or "each-op"'])
     names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
-    options = Options(device, fast_math, rounding, names, expect_kernels, tune)
+    options = Options(device, fast_math, rounding, names, expect_kernels, tune, cuda_graph)
     if fn is None:
         return lambda function: Compiled(_PythonSource(function), options, toolchain)
     if isinstance(fn, Compiled):

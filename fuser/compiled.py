@@ -54,7 +54,7 @@ class Compiled:
         self._traces: dict[Any, list[Traced]] = {}
         self._lock = threading.RLock()
         self._specializations: dict[str, str] = {}
-        self._roads = Roads(source.state, source.watch)
+        self._roads = Roads(source.state, source.watch, options.cuda_graph)
         self._methods: list[tuple[Any, Compiled]] = []
         self.first_call: tuple[float, float] | None = None  # seconds of the last call that compiled; of compiling
         _all.add(self)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -25,11 +25,13 @@ from fuser.specs import ArraySpec, ScalarSpec
 if TYPE_CHECKING:
     from fuser.arguments import Bound
     from fuser.runtime.native_entry import Road
+    from fuser.runtime.quickcuda import CudaCall
     from fuser.traces import Launchable, Traced
 
 KINDS = 512  # kinds of calls remembered; beyond, all are forgotten and learned again
 
-Launch = Callable[[Sequence[Any]], Any]
+QuickCall: TypeAlias = "CpuCall | CudaCall"
+Launch: TypeAlias = "QuickCall | PlainCall | _Apart"
 
 
 def miss(*args: Any) -> Any:
@@ -127,8 +129,8 @@ class Always:
 class Roads:
     """What one compiled function has learned. Readers take no lock; writers do."""
 
-    def __init__(self, state: Callable[[], Any], watch: Callable[[], Any]) -> None:
-        self._state, self._make_watch = state, watch
+    def __init__(self, state: Callable[[], Any], watch: Callable[[], Any], graphs: bool = False) -> None:
+        self._state, self._make_watch, self._graphs = state, watch, graphs
         self._watch: Any = None
         self._table: dict[Any, Launch] = {}
         self._by_value = False
@@ -188,11 +190,11 @@ class Roads:
         """The launch learned for a ticket."""
         known = self._table.get(ticket.key)
         quick = known.quick if isinstance(known, _Apart) else known
-        if isinstance(quick, CpuCall) and not self._captured:
+        if quick is not None and not isinstance(quick, PlainCall) and not self._captured:
             self._go_native(quick, ticket)
         return known
 
-    def _go_native(self, known: CpuCall, ticket: Ticket) -> None:
+    def _go_native(self, known: QuickCall, ticket: Ticket) -> None:
         """A call that native code could have taken, but did not know (or no longer did)."""
         known.misses += 1
         if known.misses & (known.misses - 1) or self._by_value or not hasattr(ticket.watch, "entries"):
@@ -201,9 +203,7 @@ class Roads:
 
         if not native_entry.usable():
             return
-        from fuser.runtime import native_cpu
-
-        entry = native_cpu.entry(known, ticket.flat)
+        kind, entry = _native_entry(known, ticket.flat)
         if entry is None:
             return
         with self._lock:
@@ -211,8 +211,8 @@ class Roads:
                 return
             form = (ticket.names, ticket.has_out)
             road = self._native.get(form)
-            if road is None:
-                road = self._native[form] = native_entry.Road(ticket.watch.entries(native_entry.NOTHING))
+            if road is None or road.name != kind:  # a function that goes from one device to another starts again
+                road = self._native[form] = native_entry.Road(ticket.watch.entries(native_entry.NOTHING), kind)
             road.add(entry)
             if form == ((), False):
                 self.native = road.call
@@ -238,7 +238,7 @@ class Roads:
                 self._forget()
                 self._by_value = True
             return
-        launch = _launch(ticket, places, bound, made)
+        launch = _launch(ticket, places, bound, made, self._graphs)
         with self._lock:
             if self._watch is ticket.watch:  # else what was traced may be of the past
                 if len(self._table) >= KINDS:
@@ -277,7 +277,20 @@ def _places(ticket: Ticket, positional: int, signature: Any, bound: Bound, captu
     return Places(tuple(array_places), tuple(scalars), tuple(fixed), out), by_value
 
 
-def _launch(ticket: Ticket, places: Places, bound: Bound, made: Launchable) -> Launch:
+def _native_entry(known: QuickCall, flat: Sequence[Any]) -> tuple[Any, Any]:
+    """The native road's name and its entry for calls like this one; None where it has none."""
+    if isinstance(known, CpuCall):
+        from fuser.runtime import native_cpu
+
+        return "road", native_cpu.entry(known, flat)
+    if known.torch:
+        return "device_road", None
+    from fuser.runtime import native_cupy
+
+    return "device_road", native_cupy.entry(known, flat)
+
+
+def _launch(ticket: Ticket, places: Places, bound: Bound, made: Launchable, graphs: bool) -> Launch:
     """The fastest launch for calls of a kind."""
     plain = PlainCall(bound, places, made)
     program, graph = made.program, made.program.graph
@@ -293,11 +306,13 @@ def _launch(ticket: Ticket, places: Places, bound: Bound, made: Launchable) -> L
             return plain
         quick = CpuCall(program, places, results.returned_arguments(graph), finish)
         return _Apart(quick, plain) if quick.pairs else quick
-    if made.place != CPU and not written and places.out is None:
+    if made.place != CPU:
         from fuser.runtime.quickcuda import CudaCall
 
-        if CudaCall.suits(made, inputs):
-            return CudaCall(made, places, finish)
+        fits = places.out is None or _device_out_fits(ticket.flat[places.out], made)
+        if fits and CudaCall.suits(made, inputs):
+            device = CudaCall(made, places, results.returned_arguments(graph), finish, ticket.flat, graphs)
+            return _Apart(device, plain) if device.pairs else device
     return plain
 
 
@@ -313,6 +328,15 @@ def _out_fits(out: Any, program: Any) -> bool:
     info, result = arrays.describe(out, "out"), program.results[0]
     fits = info.base is out and info.writable and info.contiguous and not program.graph.effects
     fits = fits and info.pointer % 16 == 0  # kernels store whole vectors
+    return fits and info.dtype == result.dtype and info.shape == result.shape
+
+
+def _device_out_fits(out: Any, made: Launchable) -> bool:
+    """Whether kernels can write the only result straight into an array on a device."""
+    if arrays.family_of(out) != made.family or len(made.program.results) != 1 or len(made.program.graph.outputs) != 1:
+        return False
+    info, result = arrays.describe(out, "out"), made.program.results[0]
+    fits = info.contiguous and info.place == made.place and not made.program.graph.effects and info.pointer % 16 == 0
     return fits and info.dtype == result.dtype and info.shape == result.shape
 
 
@@ -359,10 +383,10 @@ class PlainCall:
 class _Apart:
     """A launch that writes into arrays of the caller, unless one of them overlaps another array at this call."""
 
-    def __init__(self, quick: CpuCall, plain: PlainCall) -> None:
+    def __init__(self, quick: QuickCall, plain: PlainCall) -> None:
         self.quick, self._plain = quick, plain
 
     def __call__(self, flat: Sequence[Any]) -> Any:
-        if any(np.may_share_memory(flat[w], flat[k]) for w, k in self.quick.pairs):
+        if self.quick.overlapping(flat):
             return self._plain(flat)
         return self.quick(flat)

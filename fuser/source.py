@@ -42,3 +42,4 @@ class Options:
     static_argnames: tuple[str, ...] = ()
     expect_kernels: int | None = None
     tune: bool = False
+    cuda_graph: bool = False

@@ -12,7 +12,7 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
-NAMES = ("fuser_road", "fuser_launch")
+NAMES = ("fuser_road", "fuser_launch", "fuser_device_road")
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,7 @@ class Built:
 
     road: int
     launch: int
+    device_road: int
     keep: Any
 
 
@@ -35,8 +36,8 @@ def build() -> Built:
     for name in NAMES:
         library = library.export_symbol(name)
     tracker = library.link(jit, "fuser_native")
-    road, launch = (int(tracker[name]) for name in NAMES)
-    return Built(road, launch, (jit, tracker))
+    road, launch, device_road = (int(tracker[name]) for name in NAMES)
+    return Built(road, launch, device_road, (jit, tracker))
 
 
 def _stored(target: Any) -> bytes:

@@ -21,6 +21,7 @@ from fuser.runtime.quickcpu import CpuCall, address
 if TYPE_CHECKING:
     from fuser.dtypes import DType
     from fuser.hostexpr import HostExpr
+    from fuser.runtime.bound import BoundProgram
 
 SHORT_BYTES = 1 << 16  # a call that touches less is over before another thread could use the interpreter's lock
 RESULT, SCALAR, ARGUMENT = range(3)  # kinds of outputs, see `native_call`
@@ -101,14 +102,18 @@ def _need(call: CpuCall, position: int, value: Any) -> Need:
         return NumberNeed(float)
     if type(value) is not int:
         return SameNeed(value)
-    symbol = dict(call.places.scalars)[position]
+    return number_need(call.program, dict(call.places.scalars)[position], int)
+
+
+def number_need(program: BoundProgram, symbol: str, kind: type) -> NumberNeed:
+    """A number whose kernels' parameters it must fit."""
     low, high = -(1 << 63), (1 << 63) - 1
-    for launch in call.program.steps:
+    for launch in program.steps:
         for _, dtype, expr in launch.dynamic if isinstance(launch, Launch) else ():
             if expr.symbols == {symbol} and dtype.is_integer:
                 info = np.iinfo(dtype.numpy)
                 low, high = max(low, int(info.min)), min(high, int(info.max))
-    return NumberNeed(int, low, high)
+    return NumberNeed(kind, low, high)
 
 
 def _step(call: CpuCall, launch: Launch) -> Step | None:
@@ -116,7 +121,7 @@ def _step(call: CpuCall, launch: Launch) -> Step | None:
     positions = {symbol: k for k, symbol in call.places.scalars}
     dynamic = []
     for slot, dtype, expr in launch.dynamic:
-        mode = _mode(expr, dtype)
+        mode = mode_of(expr, dtype)
         if mode is None or expr.value not in positions:
             return None
         dynamic.append((slot, positions[expr.value], mode))
@@ -124,7 +129,7 @@ def _step(call: CpuCall, launch: Launch) -> Step | None:
     return Step(launch.built.binary.address, launch.slots, scalars, tuple(dynamic), launch.grid[0], launch.grain)
 
 
-def _mode(expr: HostExpr, dtype: DType) -> int | None:
+def mode_of(expr: HostExpr, dtype: DType) -> int | None:
     """How native code makes a kernel's scalar of the number itself; None for expressions and other dtypes."""
     if expr.op != "sym":
         return None

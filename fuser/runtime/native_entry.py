@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -63,6 +63,12 @@ class SameNeed:
 
 
 Need = ArrayNeed | NumberNeed | SameNeed
+
+
+class AnyEntry(Protocol):
+    """What a road links: a block of words."""
+
+    block: Any
 
 
 @dataclass(frozen=True)
@@ -175,17 +181,20 @@ _EMPTY: tuple[()] = ()
 class Road:
     """A built-in function over at most `ENTRIES` entries, newest first. watches: (kind, a, b, expected) objects."""
 
-    def __init__(self, watches: Sequence[tuple[int, Any, Any, Any]]) -> None:
+    def __init__(
+        self, watches: Sequence[tuple[int, Any, Any, Any]], name: Literal["road", "device_road"] = "road"
+    ) -> None:
+        self.name = name
         self._watches = tuple(watches)  # keeps the objects alive that the words below point to
-        self._entries: list[Entry] = []
+        self._entries: list[AnyEntry] = []
         words = [v for kind, a, b, expected in self._watches for v in (kind, id(a), _id(b), _id(expected))]
         self._watch = (ctypes.c_int64 * max(len(words), 1))(*words)
         self._block = (ctypes.c_int64 * 5)(
             0, id(NotImplemented), pool.cell_address(), len(self._watches), ctypes.addressof(self._watch)
         )
-        self.call = built_in("road", ctypes.addressof(self._block))
+        self.call = built_in(name, ctypes.addressof(self._block))
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: AnyEntry) -> None:
         """Put an entry in front; the last one goes where there are too many."""
         kept = [entry, *(e for e in self._entries if e is not entry)][:ENTRIES]
         for e, after in zip(kept, [*kept[1:], None], strict=True):
@@ -214,6 +223,7 @@ def _id(value: Any) -> int:
 class _Native:
     road: _MethodDef
     launch: _MethodDef
+    device_road: _MethodDef
     keep: Any
 
 
@@ -227,14 +237,12 @@ def _native() -> _Native | None:
     from fuser.runtime import native_build
 
     built = native_build.build()
-    road, launch = (
-        _MethodDef(name, address, METH_FASTCALL, None)
-        for name, address in ((b"fuser_road", built.road), (b"fuser_launch", built.launch))
-    )
-    return _Native(road, launch, built)
+    named = ((b"fuser_road", built.road), (b"fuser_launch", built.launch), (b"fuser_device_road", built.device_road))
+    road, launch, device_road = (_MethodDef(name, address, METH_FASTCALL, None) for name, address in named)
+    return _Native(road, launch, device_road, built)
 
 
-def built_in(name: Literal["road", "launch"], owner: int) -> Callable[..., Any]:
+def built_in(name: Literal["road", "launch", "device_road"], owner: int) -> Callable[..., Any]:
     """A built-in function over the block of words at `owner`, which must outlive it."""
     native = _native()
     assert native is not None, "ask usable() first"
@@ -247,6 +255,11 @@ def built_in(name: Literal["road", "launch"], owner: int) -> Callable[..., Any]:
 def usable() -> bool:
     """Whether the native road can be used in this process."""
     return _native() is not None
+
+
+def struct_word(value: object, offset: int) -> int:
+    """A word of an object's memory."""
+    return int(ctypes.c_int64.from_address(id(value) + offset).value)
 
 
 def _struct_is_as_documented(a: np.ndarray[Any, Any]) -> bool:

@@ -3,7 +3,8 @@
 In: an LLVM module. Out: `fuser_launch(self, args, nargs)` in it, of CPython's METH_FASTCALL signature. `self` is the
 address of a plan of launches; `args` are the stream, then addresses and the bits of run-time scalars; constants of the
 plan follow them in one table, and each kernel's parameters are places in that table. Returns CUDA's error code, 0 for
-success.
+success. A plan that has a graph is replayed as that, its nodes patched where a word has changed since the last replay;
+while another thread does so, its kernels are launched one by one.
 """
 
 from __future__ import annotations
@@ -12,56 +13,165 @@ from typing import Any
 
 from llvmlite import ir
 
-from fuser.runtime.native_words import I32, I64, VOID, P, Writer, c
+from fuser.runtime.native_words import I8, I32, I64, VOID, P, Writer, c
 
-NAME = "fuser_launch"
-# Words of a plan of launches; of a kernel in it.
-L_FUNCTION, L_GIVEN, L_CONSTANTS, L_CONSTANT, L_STEPS, L_STEP, LAUNCH_WORDS = range(7)
-STEP_WORDS = 7
-S_KERNEL, S_GRID_X, S_GRID_Y, S_BLOCK, S_SHARED, S_COUNT, S_PLACES = range(STEP_WORDS)
+# Words of a plan of launches; of a kernel in it; of a graph of it.
+(
+    L_FUNCTION, L_GIVEN, L_CONSTANTS, L_CONSTANT, L_STEPS, L_STEP, L_GRAPH, L_CLEAR, L_CLEAR_PLACE, L_CLEAR_BYTES,
+    LAUNCH_WORDS,
+) = range(11)  # fmt: skip
+STEP_WORDS = 8
+S_KERNEL, S_GRID_X, S_GRID_Y, S_BLOCK, S_SHARED, S_COUNT, S_PLACES, S_NODE = range(STEP_WORDS)
+G_LOCK, G_EXEC, G_REPLAY, G_PATCH, G_LAST, G_CLEAR_NODE, G_PATCH_CLEAR, G_CONTEXT, GRAPH_WORDS = range(9)
 CU_LAUNCH = ir.FunctionType(I32, [P, I32, I32, I32, I32, I32, I32, I32, P, P, P]).as_pointer()
+CU_CLEAR = ir.FunctionType(I32, [I64, I8, I64, P]).as_pointer()  # cuMemsetD8Async
+CU_REPLAY = ir.FunctionType(I32, [P, P]).as_pointer()  # cuGraphLaunch
+CU_PATCH = ir.FunctionType(I32, [P, P, P]).as_pointer()  # cuGraphExecKernelNodeSetParams
+CU_PATCH_CLEAR = ir.FunctionType(I32, [P, P, P, P]).as_pointer()  # cuGraphExecMemsetNodeSetParams
+SUCCESS = ir.Constant(I32, 0)
+ONE = ir.Constant(I32, 1)
 
 
-def write(m: Any) -> None:
-    """Add the function to a module."""
-    _Launch(m).write()
+def write(m: Any) -> Any:
+    """Add the functions to a module; gives `start(plan, table, stream) -> code`, which adds the constants and runs."""
+    start = _Start(m, "fuser_start", I32, [P, P, P]).write(_Patch(m, "fuser_patch", I32, [P, P, P]).write())
+    _Launch(m, "fuser_launch", P, [P, P, I64]).write(start)
+    return start
 
 
 class _Launch(Writer):
-    def __init__(self, m: Any) -> None:
-        super().__init__(m, NAME, P, [P, P, I64])
+    """What Python calls with the words of a table."""
 
-    def write(self) -> None:
+    def write(self, start: Any) -> None:
         b = self.b
         owner, args, _ = self.function.args
         plan = self.api("PyLong_AsVoidPtr", P, owner)
-        given, constants = self.word(plan, L_GIVEN), self.word(plan, L_CONSTANTS)
-        table = self.room(b.add(given, constants))
+        given = self.word(plan, L_GIVEN)
+        table = self.room(b.add(given, self.word(plan, L_CONSTANTS)))
         stream = self.api("PyLong_AsVoidPtr", P, self.word(args, 0, P))
         with self.each(given) as k:
             number = self.api("PyLong_AsUnsignedLongLongMask", I64, self.word(args, b.add(k, c(1)), P))
             self.put(table, k, number)
-        constant = self.word(plan, L_CONSTANT, P)
-        with self.each(constants) as k:
-            self.put(table, b.add(given, k), self.word(constant, k))
-        launch = b.inttoptr(self.word(plan, L_FUNCTION), CU_LAUNCH)
-        code = self.variable(I32, ir.Constant(I32, 0))
-        state = self.api("PyEval_SaveThread", P)
-        with self.records(plan, L_STEPS, L_STEP, STEP_WORDS) as record, b.if_then(self.is_zero(b.load(code, typ=I32))):
-            b.store(self._step(record, table, launch, stream), code)
-        self.api("PyEval_RestoreThread", VOID, state)
-        b.ret(self.api("PyLong_FromLong", P, b.sext(b.load(code, typ=I32), I64)))
+        code = b.call(start, [plan, table, stream])
+        b.ret(self.api("PyLong_FromLong", P, b.sext(code, I64)))
 
-    def _step(self, record: Any, table: Any, launch: Any, stream: Any) -> Any:
+
+class _Start(Writer):
+    """`start(plan, table, stream) -> code`: replay, or launch after launch. The interpreter's lock is let go of."""
+
+    def write(self, patch: Any) -> Any:
         b = self.b
-        count, places = self.word(record, S_COUNT), self.word(record, S_PLACES, P)
-        parameters = self.room(count)
-        with self.each(count) as k:
-            place = self.at(table, b.mul(self.word(places, k), c(8)))
-            self.put(parameters, k, place)
-        grid_x, grid_y, block, shared = (
-            b.trunc(self.word(record, k), I32) for k in (S_GRID_X, S_GRID_Y, S_BLOCK, S_SHARED)
-        )
-        one, null = ir.Constant(I32, 1), ir.Constant(P, None)
-        kernel = self.word(record, S_KERNEL, P)
-        return b.call(launch, [kernel, grid_x, grid_y, one, block, one, one, shared, stream, parameters, null])
+        plan, table, stream = self.function.args
+        given, constant = self.word(plan, L_GIVEN), self.word(plan, L_CONSTANT, P)
+        with self.each(self.word(plan, L_CONSTANTS)) as k:
+            self.put(table, b.add(given, k), self.word(constant, k))
+        code = self.variable(I32, SUCCESS)
+        replayed = self.variable(I32, SUCCESS)
+        graph = self.word(plan, L_GRAPH, P)
+        state = self.api("PyEval_SaveThread", P)
+        with b.if_then(b.not_(self.is_zero(graph))):
+            taken = b.atomic_rmw("xchg", graph, c(1), "acquire")
+            with b.if_then(self.is_zero(taken)):
+                b.store(b.call(patch, [plan, table, stream]), code)
+                b.store(ONE, replayed)
+                b.atomic_rmw("xchg", graph, c(0), "release")
+        with b.if_then(self.is_zero(b.load(replayed, typ=I32))):
+            self._one_by_one(plan, table, stream, code)
+        self.api("PyEval_RestoreThread", VOID, state)
+        b.ret(b.load(code, typ=I32))
+        return self.function
+
+    def _one_by_one(self, plan: Any, table: Any, stream: Any, code: Any) -> None:
+        b = self.b
+        nbytes = self.word(plan, L_CLEAR_BYTES)
+        with b.if_then(self.differ(nbytes, c(0))):
+            clear = b.inttoptr(self.word(plan, L_CLEAR), CU_CLEAR)
+            place = self.word(table, self.word(plan, L_CLEAR_PLACE))
+            b.store(b.call(clear, [place, ir.Constant(I8, 0), nbytes, stream]), code)
+        launch = b.inttoptr(self.word(plan, L_FUNCTION), CU_LAUNCH)
+        with self.records(plan, L_STEPS, L_STEP, STEP_WORDS) as record, b.if_then(self.is_zero(b.load(code, typ=I32))):
+            grid_x, grid_y, block, shared = (
+                b.trunc(self.word(record, k), I32) for k in (S_GRID_X, S_GRID_Y, S_BLOCK, S_SHARED)
+            )
+            sizes = [grid_x, grid_y, ONE, block, ONE, ONE, shared]
+            kernel, null = self.word(record, S_KERNEL, P), ir.Constant(P, None)
+            b.store(b.call(launch, [kernel, *sizes, stream, _parameters(self, record, table), null]), code)
+
+
+def _parameters(writer: Writer, record: Any, table: Any) -> Any:
+    """Addresses of a kernel's parameters: places in the table."""
+    count, places = writer.word(record, S_COUNT), writer.word(record, S_PLACES, P)
+    parameters = writer.room(count)
+    with writer.each(count) as k:
+        writer.put(parameters, k, writer.at(table, writer.b.mul(writer.word(places, k), c(8))))
+    return parameters
+
+
+class _Patch(Writer):
+    """`patch(plan, table, stream) -> code`: give the graph's nodes the words that have changed, and replay it."""
+
+    def write(self) -> Any:
+        b = self.b
+        plan, table, stream = self.function.args
+        graph = self.word(plan, L_GRAPH, P)
+        last, given = self.word(graph, G_LAST, P), self.word(plan, L_GIVEN)
+        changed = self.variable(I32, SUCCESS)
+        with self.each(given) as k, b.if_then(self.differ(self.word(table, k), self.word(last, k))):
+            b.store(ONE, changed)
+        with b.if_then(self.differ(b.load(changed, typ=I32), SUCCESS)):
+            self._clear(plan, graph, table, last)
+            with self.records(plan, L_STEPS, L_STEP, STEP_WORDS) as record:
+                self._kernel(record, graph, table, last, given)
+            with self.each(given) as k:
+                self.put(last, k, self.word(table, k))
+        replay = b.inttoptr(self.word(graph, G_REPLAY), CU_REPLAY)
+        b.ret(b.call(replay, [self.word(graph, G_EXEC, P), stream]))
+        return self.function
+
+    def _clear(self, plan: Any, graph: Any, table: Any, last: Any) -> None:
+        """The node that sets counters to zero: CUDA_MEMSET_NODE_PARAMS is address, pitch, value, element size, width,
+        height."""
+        b = self.b
+        place, nbytes = self.word(plan, L_CLEAR_PLACE), self.word(plan, L_CLEAR_BYTES)
+        moved = self.differ(self.word(table, place), self.word(last, place))
+        with b.if_then(b.and_(self.differ(nbytes, c(0)), moved)):
+            block = self.room(c(5))
+            for k, value in enumerate((self.word(table, place), c(0), c(1 << 32), nbytes, c(1))):
+                self.put(block, k, value)
+            function = b.inttoptr(self.word(graph, G_PATCH_CLEAR), CU_PATCH_CLEAR)
+            words = [self.word(graph, k, P) for k in (G_EXEC, G_CLEAR_NODE, G_CONTEXT)]
+            self._unless_zero(b.call(function, [words[0], words[1], block, words[2]]), last)
+
+    def _kernel(self, record: Any, graph: Any, table: Any, last: Any, given: Any) -> None:
+        """One node, where a parameter of it has changed: CUDA_KERNEL_NODE_PARAMS is the function, grid, block and
+        shared bytes (seven 32-bit words and a gap), parameters, extras."""
+        b = self.b
+        moved = self.variable(I32, SUCCESS)
+        places = self.word(record, S_PLACES, P)
+        with self.each(self.word(record, S_COUNT)) as k:
+            place = self.word(places, k)
+            with b.if_then(b.icmp_signed("<", place, given)):
+                differs = self.differ(self.word(table, place), self.word(last, place))
+                b.store(b.or_(b.load(moved, typ=I32), b.zext(differs, I32)), moved)
+        with b.if_then(self.differ(b.load(moved, typ=I32), SUCCESS)):
+            x, y, block, shared = (self.word(record, k) for k in (S_GRID_X, S_GRID_Y, S_BLOCK, S_SHARED))
+            sizes = (b.or_(x, b.shl(y, c(32))), b.or_(c(1), b.shl(block, c(32))), c(1 | 1 << 32), shared)
+            words = self.room(c(7))
+            self.put(words, 0, self.word(record, S_KERNEL))
+            for k, value in enumerate(sizes):
+                self.put(words, k + 1, value)
+            self.put(words, 5, _parameters(self, record, table))
+            self.put(words, 6, c(0))
+            function = b.inttoptr(self.word(graph, G_PATCH), CU_PATCH)
+            code = b.call(function, [self.word(graph, G_EXEC, P), self.word(record, S_NODE, P), words])
+            self._unless_zero(code, last)
+
+    def _unless_zero(self, code: Any, last: Any) -> None:
+        """Give up where a patch failed: no word counts as known, so that the next call patches every node again."""
+
+        def forget() -> None:
+            plan = self.function.args[0]
+            with self.each(self.word(plan, L_GIVEN)) as k:
+                self.put(last, k, c(-1))
+
+        self.leave_if(self.differ(code, SUCCESS), code, forget)

@@ -19,8 +19,9 @@ W_GLOBAL, W_CELL, W_FUNCTION = range(3)
 (
     E_NEXT, E_HOLDER, E_NARGS, E_ARGS, E_TABLE, E_RESULTS, E_RESULT, E_TEMPS, E_TEMP, E_SLOTS, E_SLOT, E_SCALARS,
     E_SCALAR, E_DYNAMICS, E_DYNAMIC, E_STEPS, E_STEP, E_EFFECTS, E_EFFECT, E_OUTPUTS, E_OUTPUT, E_FINISH, E_EMPTY,
-    E_ELLIPSIS, E_RELEASE, E_THREADED, E_PAIRS, E_PAIR, ENTRY_WORDS,
-) = range(29)  # fmt: skip
+    E_ELLIPSIS, E_RELEASE, E_THREADED, E_PAIRS, E_PAIR, E_LIBRARY, E_PLAN, E_ORDINAL, E_ARENA, E_MISS, E_FAIL,
+    ENTRY_WORDS,
+) = range(35)  # fmt: skip
 ARG_WORDS = 8
 A_KIND, A_OBJECT, A_RANK, A_DIMS, A_PHASE, A_SLOT, A_LOW, A_HIGH = range(ARG_WORDS)
 K_ARRAY, K_FLOAT, K_INT, K_SAME = range(4)
@@ -33,6 +34,12 @@ TASKS_PER_THREAD = 4
 N_DATA, N_RANK, N_DIMS, N_STRIDES, N_DTYPE, N_FLAGS = 16, 24, 32, 40, 56, 64
 ALIGNED = 0x0100  # NPY_ARRAY_ALIGNED
 WRITEABLE = 0x0400
+
+# A GPU array library: offsets in its array object and in its memory object, then addresses of functions.
+(
+    Y_DTYPE, Y_SHAPE, Y_SHAPE_END, Y_STRIDES, Y_DATA, Y_POINTER, Y_DEVICE, Y_TYPE, Y_CREATE, Y_ALLOCATE, Y_STREAM,
+    Y_CURRENT, LIBRARY_WORDS,
+) = range(13)  # fmt: skip
 
 I64, I32, I8, F64, F32, VOID, P = (
     ir.IntType(64), ir.IntType(32), ir.IntType(8), ir.DoubleType(), ir.FloatType(), ir.VoidType(), ir.PointerType(),

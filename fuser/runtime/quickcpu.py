@@ -102,6 +102,10 @@ class CpuCall:
         read = dict.fromkeys(places.arrays)
         self.pairs = tuple((w, k) for w in sorted(self.written) for k in read if k != w)
 
+    def overlapping(self, args: Sequence[Any]) -> bool:
+        """Whether an array that is written may share memory with another one in this call."""
+        return any(np.may_share_memory(args[k], args[r]) for k, r in self.pairs)
+
     @staticmethod
     def _prepare(step: Launch) -> tuple[Any, ...]:
         packed = cpu.pack_scalars(step.scalars) if not step.dynamic else None

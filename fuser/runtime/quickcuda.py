@@ -7,99 +7,187 @@ come from the array library's own allocator, temporaries from CuPy's pool, launc
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from fuser.graph import Graph
 from fuser.runtime import arrays, cuda, native_plan, values
 from fuser.runtime.bound import Launch
-from fuser.runtime.native_plan import KernelLaunch, LaunchPlan
+from fuser.runtime.native_plan import Clear, KernelLaunch, LaunchPlan
 from fuser.runtime.quickcpu import Places
 
 if TYPE_CHECKING:
     from fuser.traces import Launchable
 
+RESULT, ARGUMENT = 0, 2  # kinds of outputs, see `native_run`
+
 
 class CudaCall:
-    """See the module's docstring."""
+    """See the module's docstring. finish: makes the program's answer of its result arrays; None: the only one itself.
 
-    def __init__(self, made: Launchable, places: Places, finish: Callable[[tuple[Any, ...]], Any] | None) -> None:
-        program = made.program
-        self._places, self._finish, self._ordinal = places, finish, made.place.ordinal
-        self._arena, self._result_bytes = program.arena, program.result_bytes
+    fresh: (number, (shape, dtype)) of results that a call allocates: all, or none where `out` is given.
+    pairs: flat positions of an array that is written and of another array, which must not overlap at a call.
+    graphs: replay the launches as a CUDA graph.
+    """
+
+    def __init__(
+        self,
+        made: Launchable,
+        places: Places,
+        returned: Sequence[tuple[int, int]],
+        finish: Callable[[tuple[Any, ...]], Any] | None,
+        flat: Sequence[Any] = (),
+        graphs: bool = False,
+    ) -> None:
+        program = self.program = made.program
+        graph: Graph = program.graph
+        self.misses = 0  # calls that came here although native code might have taken them
+        self.places, self.finish, self.ordinal, self.graphs = places, finish, made.place.ordinal, graphs
+        self.arena, self.results, self.returned = program.arena, program.results, dict(returned)
+        self._result_bytes = program.result_bytes
         self._steps = tuple(s for s in program.steps if isinstance(s, Launch))
-        self._plan: LaunchPlan | None = None  # made at the first launch, when the device is current
-        self._dynamic = [(s, k) for s in self._steps for k, _, _ in s.dynamic]
-        self._count = program.arguments + len(program.results) + len(program.scratch)
+        self._count = program.arguments + len(program.results) + len(program.scratch) + 1
+        self.plan: LaunchPlan | None = None  # made at the first launch, when the device is current
+        self._dynamic = [(dtype, expr) for s in self._steps for _, dtype, expr in s.dynamic]
         order = [r.node for r in program.results]
-        self._outputs = tuple(order.index(n) for n in program.graph.outputs)
-        self._fixed = dict(places.fixed)
-        self._torch = made.family == "torch"
-        make = _torch_makers if self._torch else _cupy_makers
-        self._makers = make([(r.shape, r.dtype) for r in program.results], self._ordinal)
+        self.outputs = tuple(order.index(n) for n in graph.outputs)
+        self.torch = made.family == "torch"
+        wanted = [] if places.out is not None else [(r.shape, r.dtype) for r in program.results]
+        self.fresh = [(k, (shape, dtype.numpy)) for k, (shape, dtype) in enumerate(wanted)]
+        make = _torch_makers if self.torch else _cupy_makers
+        self._makers = make(wanted, self.ordinal)
+        self._find_pairs(graph, flat)
+
+    def _find_pairs(self, graph: Graph, flat: Sequence[Any]) -> None:
+        places = self.places
+        written = {places.arrays[e.argument] for e in graph.effects}
+        if places.out is not None:
+            written.add(places.out)
+        self.pairs = tuple((k, r) for k in sorted(written) for r in dict.fromkeys(places.arrays) if r != k)
+        touched = sorted({k for pair in self.pairs for k in pair})
+        infos = {k: arrays.describe(flat[k]) for k in touched}
+        self._extents = {k: (i.extent[0] - i.pointer, i.extent[1] - i.pointer) for k, i in infos.items()}
 
     @staticmethod
     def suits(made: Launchable, inputs: Sequence[Any]) -> bool:
-        """Whether all arrays are of one GPU library (scalars of NumPy need copies to the device)."""
+        """Whether all arrays are of one GPU library (scalars of NumPy need copies to the device), and kernels store
+        all effects."""
         known = native_plan.usable() and made.family in ("cupy", "torch")
-        return known and all(arrays.family_of(a) == made.family for a in inputs)
+        places = made.program.places
+        stored = all(places[e.node.id] == e.argument for e in made.program.graph.effects)
+        return known and stored and all(arrays.family_of(a) == made.family for a in inputs)
+
+    def overlapping(self, args: Sequence[Any]) -> bool:
+        """Whether an array that is written shares memory with another one in this call."""
+        address = _torch_address if self.torch else _cupy_address
+        for one, other in self.pairs:
+            (a, b), (x, y) = self._extents[one], self._extents[other]
+            p, q = address(args[one]), address(args[other])
+            if p + a < q + y and q + x < p + b:
+                return True
+        return False
+
+    def slot_of(self, position: int) -> int:
+        """The table place of an array argument."""
+        return len(self.places.arrays) if position == self.places.out else self.places.arrays.index(position)
+
+    def native_dynamics(self) -> list[tuple[int, int, int]] | None:
+        """(table place, argument, mode) of run-time numbers; None where native code cannot work one out."""
+        from fuser.runtime.native_cpu import mode_of
+
+        positions = {symbol: k for k, symbol in self.places.scalars}
+        found = []
+        for k, (dtype, expr) in enumerate(self._dynamic):
+            mode = mode_of(expr, dtype)
+            if mode is None or expr.value not in positions:
+                return None
+            found.append((self._count + k, positions[expr.value], mode))
+        return found
+
+    def native_outputs(self) -> list[tuple[int, int]]:
+        """(kind, number) of what the program returns: a result, or an argument itself."""
+        if self.places.out is not None:
+            return [(ARGUMENT, self.places.out)]
+        found = [(RESULT, k) for k in self.outputs]
+        for k, argument in self.returned.items():
+            found[k] = (ARGUMENT, self.places.arrays[argument])
+        return found
 
     def __call__(self, args: Sequence[Any]) -> Any:
-        with cuda.on_device(self._ordinal):
+        with cuda.on_device(self.ordinal):
             try:
-                return self._run_torch(args) if self._torch else self._run_cupy(args)
+                return self._run_torch(args) if self.torch else self._run_cupy(args)
             except Exception as error:
-                cuda.raise_out_of_memory(error, self._result_bytes, self._arena.nbytes)
+                cuda.raise_out_of_memory(error, self._result_bytes, self.arena.nbytes)
                 raise
 
     def _run_cupy(self, args: Sequence[Any]) -> Any:
-        results = [make() for make in self._makers]
-        table = [args[k].data.ptr for k in self._places.arrays]
+        results = self._results(args)
+        table = [args[k].data.ptr for k in self.places.arrays]
         table += [r.data.ptr for r in results]
         return self._run(args, results, table, cuda.cupy_stream())
 
-    def _make_plan(self) -> LaunchPlan:
-        """The launches, with every kernel loaded on the current device."""
-        kernels = []
-        first = self._count
-        for step in self._steps:
-            loaded = step.built.binary.on(self._ordinal)
-            parameters = _parameters(step, first)
-            first += len(step.dynamic)
-            kernels.append(KernelLaunch(loaded.function, step.grid, step.block, loaded.shared, parameters))
-        return LaunchPlan(kernels, first, native_plan.driver_launch())
-
     def _run_torch(self, args: Sequence[Any]) -> Any:
-        results = [make() for make in self._makers]
-        table = [args[k].data_ptr() for k in self._places.arrays]
+        results = self._results(args)
+        table = [args[k].data_ptr() for k in self.places.arrays]
         table += [r.data_ptr() for r in results]
-        stream = cuda.torch_stream(self._ordinal)
-        if not self._arena.nbytes:
+        stream = cuda.torch_stream(self.ordinal)
+        if not self.arena.nbytes:
             return self._run(args, results, table, stream)
         with cuda.external_stream(stream):  # so that the arena's memory is that stream's
             return self._run(args, results, table, stream)
 
+    def _results(self, args: Sequence[Any]) -> list[Any]:
+        out = self.places.out
+        return [make() for make in self._makers] if out is None else [args[out]]
+
     def _run(self, args: Sequence[Any], results: list[Any], table: list[int], stream: int) -> Any:
-        held = None
-        if self._arena.nbytes:
-            held = cuda.scratch(self._arena.nbytes, self._arena.zeroed, stream)
-            table += [held.ptr + offset for offset in self._arena.offsets]
-        if self._plan is None:
-            self._plan = self._make_plan()
+        held, base = None, 0
+        if self.arena.nbytes:
+            held = cuda.allocate(self.arena.nbytes)
+            base = held.ptr
+        table += [base + offset for offset in self.arena.offsets]
+        table.append(base)
         if self._dynamic:
-            env = {**self._fixed, **{symbol: args[k] for k, symbol in self._places.scalars}}
-            for step in self._steps:
-                for _, dtype, expr in step.dynamic:
-                    table.append(values.slot_bits(values.convert(expr.evaluate(env), dtype), dtype))
-        code = self._plan.launch(stream, *table)
+            env = {**dict(self.places.fixed), **{symbol: args[k] for k, symbol in self.places.scalars}}
+            table += [values.slot_bits(values.convert(e.evaluate(env), dtype), dtype) for dtype, e in self._dynamic]
+        plan = self.plan or self._make_plan()
+        code = plan.launch(stream, *table)
         if code == cuda.INVALID_CONTEXT:  # this thread's first call of the driver
-            cuda.make_current(self._ordinal)
-            code = self._plan.launch(stream, *table)
+            cuda.make_current(self.ordinal)
+            code = plan.launch(stream, *table)
         if code:
             raise cuda.launch_failed(code)
+        if self.graphs and not plan.recorded and self._steps:
+            plan.record(table)
         del held
-        if self._finish is None:
-            return results[self._outputs[0]]
-        return self._finish(tuple(results[k] for k in self._outputs))
+        return self._answer(args, results)
+
+    def _answer(self, args: Sequence[Any], results: list[Any]) -> Any:
+        if self.places.out is not None:
+            return results[0]
+        if self.finish is None and not self.returned:
+            return results[self.outputs[0]]
+        found = [results[k] for k in self.outputs]
+        for k, argument in self.returned.items():
+            found[k] = args[self.places.arrays[argument]]
+        return found[0] if self.finish is None else self.finish(tuple(found))
+
+    def _make_plan(self) -> LaunchPlan:
+        """The launches, with every kernel loaded on the current device."""
+        driver = native_plan.driver()
+        assert driver is not None, "ask suits() first"
+        kernels = []
+        first = self._count
+        for step in self._steps:
+            loaded = step.built.binary.on(self.ordinal)
+            parameters = _parameters(step, first)
+            first += len(step.dynamic)
+            kernels.append(KernelLaunch(loaded.function, step.grid, step.block, loaded.shared, parameters))
+        clear = Clear(self._count - 1, self.arena.zeroed) if self.arena.zeroed else None
+        self.plan = LaunchPlan(kernels, first, driver, clear)
+        return self.plan
 
 
 def _parameters(step: Launch, first: int) -> tuple[tuple[int | None, int], ...]:
@@ -115,17 +203,21 @@ def _bits(value: Any) -> int:
     return int.from_bytes(bytes(value), "little")
 
 
-def _cupy_makers(wanted: Sequence[tuple[tuple[int, ...], Any]], ordinal: int) -> list[Callable[[], Any]]:
-    import functools
+def _cupy_address(a: Any) -> int:
+    return int(a.data.ptr)
 
+
+def _torch_address(a: Any) -> int:
+    return int(a.data_ptr())
+
+
+def _cupy_makers(wanted: Sequence[tuple[tuple[int, ...], Any]], ordinal: int) -> list[Callable[[], Any]]:
     import cupy
 
     return [functools.partial(cupy.ndarray, shape, dtype.numpy) for shape, dtype in wanted]
 
 
 def _torch_makers(wanted: Sequence[tuple[tuple[int, ...], Any]], ordinal: int) -> list[Callable[[], Any]]:
-    import functools
-
     import torch
 
     device = torch.device("cuda", ordinal)

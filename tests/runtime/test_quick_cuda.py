@@ -17,63 +17,40 @@ from fuser.runtime.bound import Arena, Launch, encode_ctype
 from fuser.runtime.native_plan import KernelLaunch, LaunchPlan
 from fuser.runtime.quickcpu import Places
 from fuser.runtime.values import convert
+from tests.runtime.fake_driver import FakeDriver
 
 pytestmark = pytest.mark.skipif(not native_entry.usable(), reason="this interpreter has no native road")
 
-LAUNCH = ctypes.CFUNCTYPE(
-    ctypes.c_int,
-    ctypes.c_void_p,
-    *[ctypes.c_uint] * 7,
-    ctypes.c_void_p,
-    ctypes.POINTER(ctypes.c_void_p),
-    ctypes.c_void_p,
-)
 ADD, SCALE, BROKEN = 0x1000, 0x2000, 0x3000
 COUNTS = {ADD: 4, SCALE: 3, BROKEN: 0}
 
 
-class Driver:
-    """Takes notes of launches; `codes` are what it answers, then 0."""
-
-    def __init__(self) -> None:
-        self.seen: list[tuple[Any, ...]] = []
-        self.codes: list[int] = []
-        self.function = LAUNCH(self.launch)
-        self.address = ctypes.cast(self.function, ctypes.c_void_p).value or 0
-
-    def launch(self, kernel: int, *rest: Any) -> int:
-        *sizes, stream, parameters, extra = rest
-        words = [ctypes.c_uint64.from_address(parameters[k]).value for k in range(COUNTS[kernel])]
-        self.seen.append((kernel, tuple(sizes), stream, words))
-        assert extra is None
-        return self.codes.pop(0) if self.codes else 0
-
-
 @pytest.fixture
-def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
-    fake = Driver()
-    monkeypatch.setattr(native_plan, "driver_launch", lambda: fake.address)
+def driver(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
+    fake = FakeDriver(COUNTS)
+    known = native_plan.Driver(fake)
+    monkeypatch.setattr(native_plan, "driver", lambda: known)
     monkeypatch.setattr(cuda, "_getters", lambda: (lambda: 0, lambda k: None, lambda: SimpleNamespace(ptr=0x77)))
     monkeypatch.setattr(cuda, "launch_failed", lambda code: InternalError(f"code {code}", "launch"))
     return fake
 
 
-def test_kernels_get_words_and_constants(driver: Driver) -> None:
+def test_kernels_get_words_and_constants(driver: FakeDriver) -> None:
     kernels = [
         KernelLaunch(ADD, (5, 6), 128, 0, ((0, 0), (1, 0), (None, 77), (2, 0))),
         KernelLaunch(SCALE, (1, 1), 32, 99, ((2, 0), (None, 2**63 + 5), (0, 0))),
     ]
-    assert LaunchPlan(kernels, 3, driver.address).launch(0xABC, 10, 20, 2**64 - 1) == 0
+    assert LaunchPlan(kernels, 3, native_plan.Driver(driver)).launch(0xABC, 10, 20, 2**64 - 1) == 0
     assert driver.seen == [
         (ADD, (5, 6, 1, 128, 1, 1, 0), 0xABC, [10, 20, 77, 2**64 - 1]),
         (SCALE, (1, 1, 1, 32, 1, 1, 99), 0xABC, [2**64 - 1, 2**63 + 5, 10]),
     ]
 
 
-def test_the_first_error_ends_it(driver: Driver) -> None:
+def test_the_first_error_ends_it(driver: FakeDriver) -> None:
     driver.codes = [700]
     kernels = [KernelLaunch(BROKEN, (1, 1), 32, 0, ())] * 3
-    assert LaunchPlan(kernels, 0, driver.address).launch(None or 0) == 700
+    assert LaunchPlan(kernels, 0, native_plan.Driver(driver)).launch(None or 0) == 700
     assert len(driver.seen) == 1
 
 
@@ -91,7 +68,7 @@ def launch(function: int, slots: tuple[int, ...], scalars: tuple[Any, ...], dyna
 
 
 @pytest.fixture
-def quick(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> quickcuda.CudaCall:
+def quick(driver: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> quickcuda.CudaCall:
     """x, y -> one result, over a temporary; the second kernel takes a run-time number."""
     node = SimpleNamespace(id=9)
     program = SimpleNamespace(
@@ -100,7 +77,7 @@ def quick(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> quickcuda.CudaCall
         scratch=(1,),
         arena=Arena((256,), 512, 0),
         result_bytes=16,
-        graph=SimpleNamespace(outputs=(node,)),
+        graph=SimpleNamespace(outputs=(node,), effects=()),
         steps=(
             launch(ADD, (0, 1, 3), (encode_ctype(convert(-3, I64), I64),)),
             launch(SCALE, (3, 2), (None,), ((0, F32, scalar_symbol("a", "float")),)),
@@ -108,15 +85,15 @@ def quick(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> quickcuda.CudaCall
     )
     made: Any = SimpleNamespace(program=program, family="cupy", place=Place("cuda", 0))
     monkeypatch.setattr(quickcuda, "_cupy_makers", lambda wanted, ordinal: [lambda: Memory(0x3000)])
-    monkeypatch.setattr(cuda, "scratch", lambda nbytes, zeroed, stream: Memory(0x4000))
-    return quickcuda.CudaCall(made, Places((0, 2), ((1, "=a"),)), None)
+    monkeypatch.setattr(cuda, "allocate", lambda nbytes: Memory(0x4000))
+    return quickcuda.CudaCall(made, Places((0, 2), ((1, "=a"),)), (), None)
 
 
 def bits(value: float) -> int:
     return int.from_bytes(bytes(ctypes.c_float(value)), "little")
 
 
-def test_a_call(quick: quickcuda.CudaCall, driver: Driver) -> None:
+def test_a_call(quick: quickcuda.CudaCall, driver: FakeDriver) -> None:
     for a in (1.5, -2.0):
         driver.seen.clear()
         result = quick([Memory(0x1000), a, Memory(0x2000)])
@@ -128,7 +105,7 @@ def test_a_call(quick: quickcuda.CudaCall, driver: Driver) -> None:
 
 
 def test_a_thread_without_a_context_gets_one(
-    quick: quickcuda.CudaCall, driver: Driver, monkeypatch: pytest.MonkeyPatch
+    quick: quickcuda.CudaCall, driver: FakeDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made_current: list[int] = []
     monkeypatch.setattr(cuda, "make_current", made_current.append)
@@ -149,7 +126,7 @@ def test_out_of_memory_says_what_was_needed(quick: quickcuda.CudaCall, monkeypat
         raise OutOfMemoryError("tried to allocate 512 bytes")
 
     with monkeypatch.context() as patch:
-        patch.setattr(cuda, "scratch", full)
+        patch.setattr(cuda, "allocate", full)
         with pytest.raises(OutOfMemory, match="528 bytes"):
             quick([Memory(0x1000), 1.0, Memory(0x2000)])
     assert quick([Memory(0x1000), 1.0, Memory(0x2000)]).ptr == 0x3000
