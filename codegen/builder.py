@@ -247,11 +247,12 @@ class KernelBuilder:
         self.emit(LoadVec(loaded, buffer, self._index(index), mask))
         return loaded
 
-    def store(self, buffer: str, index: Bound, value: Operand, mask: Operand | None = None) -> None:
-        mask, never = _mask(mask)
+    def store(self, buffer: str, index: Bound, value: Operand, *conditions: Operand | None) -> None:
+        """`conditions`: a mask, and whether to store past the caches."""
+        mask, never = _mask(conditions[0] if conditions else None)
         if not never:
             self._check_stored(buffer, (value,))
-            self.emit(Store(buffer, self._index(index), value, mask))
+            self.emit(Store(buffer, self._index(index), value, mask, *conditions[1:]))
 
     def store_vec(self, buffer: str, index: Bound, values: Sequence[Operand], mask: Operand | None = None) -> None:
         if len(values) == 1:

@@ -161,7 +161,7 @@ class _Expander:
     def access(self, s: Load | LoadVec | Store | StoreVec | StoreRemote | Ticket | Publish | Await) -> None:
         changes: dict[str, Any] = {
             name: self.new(x)
-            for name in ("index", "value", "mask", "limit", "rank")
+            for name in ("index", "value", "mask", "limit", "rank", "stream")
             if (x := getattr(s, name, None)) is not None
         }
         if isinstance(s, StoreVec):

@@ -83,12 +83,16 @@ class Load:
 
 @dataclass(frozen=True)
 class Store:
-    """`buffer[index] = value` where `mask` holds."""
+    """`buffer[index] = value` where `mask` holds.
+
+    stream (CPU): whole vectors go past the caches where it holds; nobody reads the buffer before the kernel ends.
+    """
 
     buffer: str
     index: Operand
     value: Operand
     mask: Operand | None = None
+    stream: Operand | None = None
 
 
 @dataclass(frozen=True)

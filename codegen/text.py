@@ -51,6 +51,10 @@ def _if(mask: Operand | None) -> str:
     return "" if mask is None else f" if {operand(mask)}"
 
 
+def _streamed(s: Store) -> str:
+    return "" if s.stream is None else f"  # past the caches if {operand(s.stream)}"
+
+
 def _slice(buffer: str, index: Operand, width: int) -> str:
     return f"{buffer}[{operand(index)} : +{width}]"
 
@@ -75,7 +79,7 @@ _LINES: dict[type, Callable[[Any], str]] = {
     Mutable: lambda s: f"mutable {s.var.name}: {s.var.dtype} = {operand(s.init)}",
     Assign: lambda s: f"{s.var.name} := {operand(s.value)}",
     Load: lambda s: f"{s.var.name}: {s.var.dtype} = {s.buffer}[{operand(s.index)}]{_if(s.mask)}",
-    Store: lambda s: f"{s.buffer}[{operand(s.index)}] = {operand(s.value)}{_if(s.mask)}",
+    Store: lambda s: f"{s.buffer}[{operand(s.index)}] = {operand(s.value)}{_if(s.mask)}{_streamed(s)}",
     LoadVec: lambda s: f"{_many(s.vars)} = {_slice(s.buffer, s.index, len(s.vars))}{_if(s.mask)}",
     StoreVec: lambda s: f"{_slice(s.buffer, s.index, len(s.values))} = {_many(s.values)}{_if(s.mask)}",
     For: _for,

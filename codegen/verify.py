@@ -281,6 +281,10 @@ class _Checker:
 
     def store(self, s: Store) -> None:
         self.operand(s.value, self.array(s.buffer, s.index, s.mask, written=True))
+        if s.stream is not None:
+            self.operand(s.stream, BOOL)
+            if self.kernel.target == "cuda":
+                self.say("only CPU kernels store past the caches")
 
     def load_vec(self, s: LoadVec) -> None:
         dtype = self.array(s.buffer, s.index, s.mask, written=False)

@@ -51,7 +51,9 @@ class CpuSchedule:
     grain: rows (or elements) a task should have at least. vector: lanes of the widest element in a vector register.
     order: the fixed reduction order. tile: columns (elements) a block for column reductions. blocks: parts that the
     shares of one reduction are split into, each a task ("split"). block_rows: rows a tile of a pointwise kernel that
-    also reads across rows (1: whole rows). capacity: bucket of the reduced length that `order` was chosen for.
+    also reads across rows (1: whole rows), or rows that are reduced together run by run. stream: bytes from which
+    results are stored past the caches (0: none are). capacity: bucket of the reduced length that `order` was chosen
+    for.
     """
 
     kind: CudaKind
@@ -64,6 +66,7 @@ class CpuSchedule:
     capacity: int = 0
     order: Order = ONE_LANE
     index_bits: int = 64
+    stream: int = 0
 
 
 Schedule = CudaSchedule | CpuSchedule

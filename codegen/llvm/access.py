@@ -124,10 +124,13 @@ class Access:
         return out
 
     # -- stores ------------------------------------------------------------------------------------
-    def store(self, array: Array, index: Value, value: Value, mask: Value | None) -> None:
+    def store(self, array: Array, index: Value, value: Value, mask: Value | None, stream: Any = None) -> None:
+        """stream: an i1 that says whether whole vectors may go past the caches; None where none may."""
         if isinstance(index, Uniform) and self.lanes.width > 1:
             raise InternalError("all iterations of a vector loop store to one place", "kernel-race")
         if isinstance(index, Linear) and isinstance(index.step, int) and abs(index.step) == 1:
+            if stream is not None and index.step == 1 and mask is None:
+                return self._store_past(array, index, value, stream)
             return self._store_run(array, index, value, mask)
         if isinstance(index, Linear) and not isinstance(index.step, int):
             one = self.b.icmp_signed("==", index.step, types.like(index.step, 1))
@@ -161,6 +164,27 @@ class Access:
             return
         args = [raw, address, ir.Constant(types.I32, array.dtype.bytes), self._run_mask(index, mask)]
         intrinsic(self.b, "masked.store", ir.VoidType(), args, suffixes=[raw.type, types.POINTER])
+
+    def _store_past(self, array: Array, index: Linear, value: Value, stream: Any) -> None:
+        """A vector past the caches where `stream` holds and the address is a multiple of the vector's bytes."""
+        raw, b = self._in_memory(array, self.lanes.vector(value)), self.b
+        address, nbytes = self._run_address(array, index), array.dtype.bytes * self.lanes.width
+        misaligned = b.and_(b.ptrtoint(address, types.I64), ir.Constant(types.I64, nbytes - 1))
+        past = b.and_(stream, b.icmp_unsigned("==", misaligned, types.like(misaligned, 0)))
+        with b.if_else(past, likely=True) as (then, otherwise):
+            with then:
+                store = b.store(raw, address, align=nbytes)
+                store.set_metadata("nontemporal", b.module.add_metadata([ir.Constant(types.I32, 1)]))
+            with otherwise:
+                b.store(raw, address, align=array.dtype.bytes)
+
+    def until_aligned(self, array: Array, index: Uniform, width: int) -> Any:
+        """Elements from `index` to the next multiple of `width` elements' bytes in memory, an i64."""
+        b, size = self.b, array.dtype.bytes
+        beyond = b.sub(ir.Constant(types.I64, 0), b.ptrtoint(self._address(array, index.ir), types.I64))
+        return b.lshr(
+            b.and_(beyond, ir.Constant(types.I64, size * width - 1)), ir.Constant(types.I64, size.bit_length() - 1)
+        )
 
     # -- helpers -----------------------------------------------------------------------------------
     def _in_memory(self, array: Array, value: Any) -> Any:

@@ -41,6 +41,7 @@ from fuser.codegen.loops import (
     Store,
     StoreVec,
     Var,
+    walk,
 )
 from fuser.dtypes import BOOL, I64, U64
 from fuser.errors import InternalError
@@ -126,6 +127,8 @@ class _Emitter:
         if sum(isinstance(s, For) and s.kind == "parallel" for s in self.kernel.body) > 1:
             raise InternalError(f"`{self.kernel.name}` has several parallel loops", "kernel-parallel")
         self.block(self.kernel.body)
+        if any(isinstance(s, Store) and s.stream is not None for s in walk(self.kernel.body)):
+            self.b.fence("seq_cst")  # streamed stores are not ordered with those that say the work is done
         self.b.ret_void()
         ir.IRBuilder(self.entry).branch(first)
 
@@ -198,8 +201,9 @@ class _Emitter:
         self.values[s.var.name] = self.access.load(array, self.value(s.index), self.optional(s.mask))
 
     def _store(self, s: Store) -> None:
-        array = self.arrays[s.buffer]
-        self.access.store(array, self.value(s.index), self.value(s.value), self.optional(s.mask))
+        array, stream = self.arrays[s.buffer], self.value(s.stream) if s.stream is not None else None
+        wanted = stream.ir if isinstance(stream, Uniform) else None
+        self.access.store(array, self.value(s.index), self.value(s.value), self.optional(s.mask), wanted)
 
     def _loadvec(self, s: LoadVec) -> None:
         index = self.value(s.index)
@@ -302,6 +306,9 @@ class _Emitter:
             return self._vector_unrolled(s, width)
         start, stop = self._bound(s.start), self._bound(s.stop)
         step = int(s.step.value) if isinstance(s.step, Lit) else None
+        lead = self._lead(s, width, start) if width > 1 and step == 1 else None
+        if lead is not None:
+            return self._vector_led(s, width, (start, self.b.add(start, lead), stop))
         if width > 1 and step is not None:
             last = self.b.sub(stop, types.like(stop, (width - 1) * step))
             with self._loop(s.var, start, last, types.like(stop, width * step)) as i:
@@ -312,6 +319,41 @@ class _Emitter:
         with self._loop(s.var, start, stop, self._bound(s.step)) as i:
             self.values[s.var.name] = Uniform(i)
             self.block(s.body)
+
+    def _vector_led(self, s: For, width: int, bounds: tuple[Any, Any, Any]) -> None:
+        """One by one up to the middle one of `bounds`, then vectors, then one by one again what is left."""
+        b, (start, first, stop) = self.b, bounds
+        first = b.select(b.icmp_signed("<", first, stop), first, stop)
+        whole = b.and_(b.sub(stop, first), types.like(stop, -width))
+        end = b.add(first, whole)
+        with self._loop(
+            Var("part", I64), ir.Constant(types.I64, 0), ir.Constant(types.I64, 2), ir.Constant(types.I64, 1)
+        ) as k:
+            after = b.icmp_signed("==", k, types.like(k, 1))
+            with b.if_then(after), self._loop(s.var, first, end, types.like(stop, width)) as i:
+                self._in_lanes(s, width, i, 1)
+            with self._loop(s.var, b.select(after, end, start), b.select(after, stop, first), types.like(stop, 1)) as i:
+                self.values[s.var.name] = Uniform(i)
+                self.block(s.body)
+
+    def _lead(self, s: For, width: int, start: Any) -> Any:
+        """Iterations until the first streamed store of a loop meets a vector's boundary; None if it has none."""
+        store = next((t for t in s.body if isinstance(t, Store) and t.stream is not None), None)
+        if store is None or store.stream is None:
+            return None
+        leading = _leading(s.body, store.index, store.stream)
+        if leading is None:
+            return None
+        self.values[s.var.name] = Uniform(start)
+        for t in leading:
+            self._let(t)
+        stream, index = self.value(store.stream), self.value(store.index)
+        if not isinstance(stream, Uniform) or not isinstance(index, Uniform):
+            return None
+        array = self.arrays[store.buffer]
+        lead = self.access.until_aligned(array, index, width)
+        lead = lead if start.type == types.I64 else self.b.trunc(lead, start.type)
+        return self.b.select(stream.ir, lead, types.like(lead, 0))
 
     def _vector_unrolled(self, s: For, width: int) -> None:
         start, stop, step = (int(x.value) for x in (s.start, s.stop, s.step) if isinstance(x, Lit))
@@ -334,3 +376,15 @@ class _Emitter:
             self.values[s.var.name] = Varying(self.b.add(self.lanes.splat(base), offsets))
         self.block(s.body)
         self.lanes.width = 1
+
+
+def _leading(body: Sequence[Statement], *operands: Operand) -> list[Let] | None:
+    """The operators of a loop body that some operands are made of, in order; None if they are made of loads too."""
+    wanted = {x.name for x in operands if isinstance(x, Var)}
+    found: list[Let] = []
+    for s in reversed(body):
+        if isinstance(s, Let) and s.var.name in wanted:
+            found.append(s)
+            wanted |= {a.name for a in s.args if isinstance(a, Var)}
+    other = {s.var.name for s in body if isinstance(s, (Load, Mutable, For))}
+    return None if wanted & other else found[::-1]

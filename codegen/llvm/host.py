@@ -6,6 +6,9 @@ because the emitter needs a few facts and nothing of LLVM's binding.
 
 from __future__ import annotations
 
+import ctypes
+import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -14,6 +17,7 @@ from typing import Any
 _NARROW_AVX512 = frozenset(
     {"skylake-avx512", "cascadelake", "cooperlake", "cannonlake", "icelake-client", "icelake-server"}
 )
+_CACHES = "/sys/devices/system/cpu/cpu0/cache"
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,34 @@ def _x86_bytes(cpu: str, features: Any) -> int:
     if features.get("avx512vl") and features.get("avx512bw") and features.get("avx512dq"):
         return 32 if cpu in _NARROW_AVX512 else 64
     return 32 if features.get("avx2") else 16
+
+
+@cache
+def cache_bytes() -> int:
+    """Bytes of the last-level cache that a core reads through; 32 MiB where the system does not say (Windows)."""
+    found = [_linux_cache(), _darwin_cache()]
+    return max(found) or 32 << 20
+
+
+def _linux_cache() -> int:
+    sizes = []
+    for level in range(5):
+        with suppress(OSError, ValueError), open(f"{_CACHES}/index{level}/size", encoding="ascii") as f:
+            text = f.read().strip()
+            sizes.append(int(text.removesuffix("K")) << 10 if text.endswith("K") else int(text))
+    return max(sizes, default=0)
+
+
+def _darwin_cache() -> int:
+    """Of the first of the kernel's names that exists (the shared L2 of a cluster of cores on Apple silicon)."""
+    if sys.platform != "darwin":
+        return 0
+    libc, value = ctypes.CDLL(None), ctypes.c_int64()
+    for name in (b"hw.l3cachesize", b"hw.perflevel0.l2cachesize", b"hw.l2cachesize"):
+        size = ctypes.c_size_t(ctypes.sizeof(value))
+        if libc.sysctlbyname(name, ctypes.byref(value), ctypes.byref(size), None, 0) == 0 and value.value > 0:
+            return value.value
+    return 0
 
 
 def target_machine(host: Host) -> Any:

@@ -11,8 +11,11 @@ rows. 64 tasks keep any common number of cores evenly busy.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from math import prod
 from typing import Any
 
+from fuser.codegen.llvm.host import cache_bytes
 from fuser.codegen.program import Fetch
 from fuser.codegen.schedule.body import Body, Layouts, analyse
 from fuser.codegen.schedule.cpu_keep import plan_keeps
@@ -31,6 +34,7 @@ COLUMN_TILE = 2048
 STACK_BYTES = 1 << 17
 CACHE_BYTES = 1 << 20  # L2 of a core
 BLOCK_ROWS, BLOCK_COLUMNS = 16, 64
+STREAM_RUN = 1024  # bytes of neighbouring elements: shorter runs begin and end in lines that are stored in part
 BAND_BYTES, BAND_ROWS = 1 << 19, 16  # wanted of the runs of a band; rows of it for several stages
 
 
@@ -38,6 +42,25 @@ def choose_cpu(
     graph: Graph, group: Group, sizes: Mapping[str, Any], length_bucket: int, layouts: Layouts
 ) -> CpuSchedule:
     """The schedule of a group. sizes: bucket sizes of the dims. length_bucket: that of the reduced length itself."""
+    chosen = _choose(graph, group, sizes, length_bucket, layouts)
+    return replace(chosen, stream=cache_bytes()) if _streams(graph, group, sizes) else chosen
+
+
+def _streams(graph: Graph, group: Group, sizes: Mapping[str, Any]) -> bool:
+    """Whether some result may be too large for the caches to hold until it is read, in long enough runs.
+
+    Storing past the caches saves reading the lines that are to be overwritten. (Exact sizes decide in the kernel.)
+    """
+    for node in (graph.by_id[k] for k in group.outputs):
+        shape = [_number(lit(1) * d, sizes) for d in node.shape]
+        run = shape[-1] * node.storage.bytes if shape else 0
+        if run >= STREAM_RUN and prod(shape) * node.storage.bytes >= cache_bytes():
+            return True
+    return False
+
+
+def _choose(graph: Graph, group: Group, sizes: Mapping[str, Any], length_bucket: int, layouts: Layouts) -> CpuSchedule:
+    """`choose_cpu` but for how results are stored."""
     space = group.space
     if group.scan is not None:
         return CpuSchedule("scan", grain=1, tile=COLUMN_TILE, order=order(1, 4, "outer", "cpu"))

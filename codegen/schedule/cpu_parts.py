@@ -58,6 +58,7 @@ class CpuParts:
         """A kernel of one parallel loop of `trips` iterations; `write` writes iteration `it`."""
         frame = Frame(self.graph, self.group, self.layouts, 64, "cpu", Alignment(False))
         frame.builder.name += suffix
+        frame.stream_from = self.schedule.stream
         with Walk(frame).loop("it", 0, Walk(frame).operand(trips), kind="parallel") as it:
             write(frame, it)
         return frame.builder.finish(Launch((trips, 1), 1, grain=max(grain, 1)))

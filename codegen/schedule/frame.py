@@ -38,6 +38,7 @@ class Frame:
         self.graph, self.group, self.layouts, self.alignment = graph, group, layouts, alignment
         self.index = I64 if index_bits == 64 else I32
         self.builder = KernelBuilder(group.name, target)
+        self.stream_from = 0  # bytes from which results are stored past the caches (0: none are)
         self._read: dict[int, str] = {}
         self._written: dict[int, str] = {}
         in_place = dict(group.in_place)
@@ -97,7 +98,15 @@ class Frame:
         return load
 
     def store(self, site: StoreSite, indices: IndexEmitter, value: Operand, mask: Operand | None = None) -> None:
-        self.builder.store(self._written[site.node], indices.value(site.offset), value, mask)
+        buffer = self._written[site.node]
+        stream = self._streams(site) if self.stream_from and buffer not in self._read.values() else None
+        self.builder.store(buffer, indices.value(site.offset), value, mask, stream)
+
+    def _streams(self, site: StoreSite) -> Operand:
+        """Whether a result is large enough to be stored past the caches."""
+        nbytes = numel(self.graph.by_id[site.node].shape) * site.dtype.bytes
+        large = self.builder.literal(self.stream_from, I64)
+        return self.builder.apply("less_equal", (large, self.builder.scalar(nbytes, I64)), BOOL)
 
     def store_whole(
         self, site: StoreSite, indices: IndexEmitter, values: Sequence[Operand], mask: Operand | None = None

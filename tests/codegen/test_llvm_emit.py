@@ -73,6 +73,35 @@ def test_every_size_and_position_gives_the_same_bits(t: DType) -> None:
             assert same_bits(apply(kernel, x[k:], t, native), y[k:]), (n, k)
 
 
+@pytest.mark.parametrize("t", [BOOL, U8, BF16, F32, F64], ids=str)
+def test_streamed_stores_write_what_plain_ones_do(t: DType) -> None:
+    """Two results past the caches, wherever their first elements lie; the bytes around them stay."""
+    b = KernelBuilder("kernel", "cpu")
+    x, y, z = b.buffer("x", t, "in", 0, N), b.buffer("y", t, "out", 1, N), b.buffer("z", t, "out", 2, N)
+    zero, one, n, flag = b.literal(0, I64), b.literal(1, I64), b.scalar(N, I64), b.scalar(sym("flag"), BOOL)
+    with b.loop("p", zero, one, one, "parallel"), b.loop("j", zero, n, one, "vector") as j:
+        element = b.load(x, j)
+        b.store(y, j, element, None, flag)
+        b.store(z, j, element, None, flag)
+    native = compiled(kernel := b.finish(Launch((1, 1), 1)))
+    assert "!nontemporal" in native.ir
+    for n_, first, second, past in (
+        (0, 0, 0, 1),
+        (5, 1, 1, 1),
+        (1000, 0, 0, 1),
+        (999, 3, 3, 1),
+        (777, 1, 2, 1),
+        (300, 1, 1, 0),
+    ):
+        data, here, there = numbers(t, n_), numbers(t, n_ + 70), numbers(t, n_ + 70)
+        wanted = [here.copy(), there.copy()]
+        wanted[0][first : first + n_], wanted[1][second : second + n_] = data, data
+        buffers = {"x": data, "y": here[first:], "z": there[second:]}
+        run(kernel, buffers, {"n": n_, "flag": bool(past)}, native=native)
+        assert same_bits(here, wanted[0]), n_
+        assert same_bits(there, wanted[1]), n_
+
+
 def test_products_and_sums_are_not_contracted() -> None:
     kernel = elementwise(F32, F32, lambda b, x: b.apply("subtract", (b.apply("multiply", (x, x), F32), x), F32))
     x = numbers(F32, 1000)

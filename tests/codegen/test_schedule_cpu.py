@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from fuser.codegen.llvm import jit
-from fuser.codegen.llvm.host import host
-from fuser.codegen.loops import Let, walk
+from fuser.codegen.llvm.host import cache_bytes, host
+from fuser.codegen.loops import Let, Store, walk
 from fuser.codegen.schedule import lower
 from fuser.codegen.schedule.cpu import BLOCK_ROWS
 from fuser.construct import elementwise as ew
@@ -209,6 +209,19 @@ def test_what_is_chosen() -> None:
 def test_short_runs_of_neighbouring_rows_are_read_together() -> None:
     around = [case("middle_sum", n=n, m=m, k=256).schedules[1] for n, m in ((512, 256), (512, 1 << 18), (2, 256))]
     assert [s.block_rows > 1 for s in around if isinstance(s, CpuSchedule)] == [True, False, False]
+
+
+def test_only_results_beyond_the_caches_are_streamed() -> None:
+    def stores(name: str, n: int, m: int) -> list[Store]:
+        kernels = case(name, n=n, m=m).kernels
+        return [s for k in kernels for s in walk(k.body) if isinstance(s, Store) and s.stream is not None]
+
+    elements = cache_bytes() // 4
+    assert stores("polynomial", elements // 1024, 1024)
+    assert stores("softmax", elements // 1024, 1024)
+    assert not stores("polynomial", elements // 4096, 1024)
+    assert not stores("polynomial", elements, 16)
+    assert not stores("row_sum", elements // 1024, 1024)
 
 
 def test_kernels_of_one_group_share_their_workspaces() -> None:

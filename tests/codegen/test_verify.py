@@ -82,6 +82,7 @@ def loop(*body: Statement, stop: Lit | Var = ONE, kind: str = "serial") -> For:
         ((Let(X, "add", (NUMBER,)),), "`add` takes 2 operands"),
         ((Store("out", ZERO, ONE),), "f32 expected, `1` is i32"),
         ((Store("x", ZERO, NUMBER),), "`x` is an input and is written"),
+        ((Store("out", ZERO, NUMBER, None, Lit(True, BOOL)),), "only CPU kernels store past the caches"),
         ((Load(Var("v", F64), "x", ZERO),), "`x` holds f32, loaded as f64"),
         ((Load(X, "x", NUMBER),), "an index is i32 or i64, not f32"),
         ((Load(X, "x", ZERO, ONE),), "bool expected"),
