@@ -71,12 +71,13 @@ def compile_seconds() -> float:
     return memory().seconds
 
 
-def build(kernel: KernelLike, facts: tuple[object, ...], compiler: Compiler) -> Built:
-    """The compiled kernel: remembered, else from disk, else compiled and stored.
+def build(kernel: Any, facts: tuple[object, ...], compiler: Compiler) -> Built:
+    """The compiled kernel: remembered, else from disk, else compiled and stored. How many blocks or tasks it is
+    launched as is not part of its code, so that kernels that differ in nothing else are one.
 
     CompileForbidden where it would have to be compiled and FUSER_COMPILE=never.
     """
-    key = disk.key_of(*facts, repr(kernel))
+    key = disk.key_of(*facts, repr(replace(kernel, launch=replace(kernel.launch, grid=(), grain=0))))
     built = memory().get(key)
     if built is not None:
         return replace(built, kernel=kernel)

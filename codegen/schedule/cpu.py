@@ -32,6 +32,7 @@ TASKS = 64  # iterations wanted of a kernel that is worth splitting
 SPLIT_FROM = 1 << 18  # elements from which shares of one reduction go to several threads
 COLUMN_TILE = 2048
 STACK_BYTES = 1 << 17
+LEAST_ROOM = 64  # elements a kept row has room for at least, so that one kernel serves all shorter ones
 CACHE_BYTES = 1 << 20  # L2 of a core
 BLOCK_ROWS, BLOCK_COLUMNS = 16, 64
 STREAM_RUN = 1024  # bytes of neighbouring elements: shorter runs begin and end in lines that are stored in part
@@ -79,7 +80,8 @@ def _choose(graph: Graph, group: Group, sizes: Mapping[str, Any], length_bucket:
         blocks = fixed.segments
         return CpuSchedule("split", grain=1, blocks=blocks, order=fixed, capacity=length_bucket, block_rows=height)
     grain = max(GRAIN // max(length_bucket * height, 1), 1)
-    return CpuSchedule("rows", grain=grain, order=fixed, capacity=length_bucket, block_rows=height)
+    room = max(length_bucket, LEAST_ROOM)
+    return CpuSchedule("rows", grain=grain, order=fixed, capacity=room, block_rows=height)
 
 
 def _band(graph: Graph, group: Group, sizes: Mapping[str, Any], length: int, layouts: Layouts) -> tuple[int, bool]:
