@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import math
 import random
+import sys
 import types
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -198,12 +199,16 @@ def random_shim(ctx: Context, name: str) -> Refused:
     return Refused(ctx, name)
 
 
-_GENERATORS = (np.random.Generator, np.random.RandomState, np.random.BitGenerator, random.Random)
+@functools.cache
+def _numpy_generators(module: Any) -> tuple[type, ...]:
+    return (module.Generator, module.RandomState, module.BitGenerator)
 
 
 def is_random(value: Any) -> bool:
     """A generator, or a function bound to one (`np.random.rand`, `random.random`)."""
     if type(value) in (TracedArray, Scalar):
         return False
-    owner = value if isinstance(value, _GENERATORS) else getattr(value, "__self__", None)
-    return isinstance(owner, _GENERATORS) or value in (np.random.default_rng,)
+    module = sys.modules.get("numpy.random")  # where nobody has imported it, there are none of its generators
+    generators = (random.Random, *(_numpy_generators(module) if module else ()))
+    owner = value if isinstance(value, generators) else getattr(value, "__self__", None)
+    return isinstance(owner, generators) or (module is not None and value is module.default_rng)

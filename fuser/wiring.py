@@ -11,7 +11,6 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import asdict
 from functools import cache
-from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from fuser import kernels
@@ -64,10 +63,10 @@ def _machine(device: Device) -> str:
 def _build(kernel: Any, device: Device) -> Built:
     """A compiled kernel for a device: found by content, or expanded, verified and given to LLVM or NVRTC."""
     if kernel.target == "cpu":
-        from fuser.codegen.llvm.host import host
+        from fuser.codegen.llvm.host import compiler_version, host
 
         machine = host()
-        facts: tuple[object, ...] = ("cpu", machine.triple, machine.cpu, machine.features, metadata.version("llvmlite"))
+        facts: tuple[object, ...] = ("cpu", machine.triple, machine.cpu, machine.features, compiler_version())
         return kernels.build(kernel, (*facts, _sources()), _CPU)
     from fuser.codegen.cuda import nvrtc
 

@@ -55,6 +55,13 @@ def _x86_bytes(cpu: str, features: Any) -> int:
     return 32 if features.get("avx2") else 16
 
 
+def compiler_version() -> str:
+    """llvmlite's (asking the installed package's metadata takes 10 ms more)."""
+    import llvmlite
+
+    return str(llvmlite.__version__)
+
+
 @cache
 def cache_bytes() -> int:
     """Bytes of the last-level cache that a core reads through; 32 MiB where the system does not say (Windows)."""

@@ -9,7 +9,6 @@ algorithm, not a row.
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -77,6 +76,8 @@ def _safe(x: Array) -> Array:
 
 
 def _rational(a: float, b: float, c: float) -> float:
+    from fractions import Fraction  # a slow import that hardly any program needs
+
     exact = Fraction(a) * Fraction(b) + Fraction(c)
     if exact == 0:  # an exact zero keeps IEEE's sign rule
         return a * b + c

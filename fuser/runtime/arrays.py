@@ -181,7 +181,8 @@ def _dtype(found: object, name: str) -> DType:
 
 
 def _describe_numpy(value: Any, name: str) -> ArrayInfo:
-    if isinstance(value, (np.ma.MaskedArray, np.matrix)):
+    masked = sys.modules.get("numpy.ma")  # not imported here for the sake of arrays that cannot exist without it
+    if isinstance(value, np.matrix) or (masked is not None and isinstance(value, masked.MaskedArray)):
         raise UnsupportedError(
             f"`{name}` is a {type(value).__name__}",
             "array-subclass",
