@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-DecisionKind = Literal["vertical", "sibling", "view", "library", "replan", "recompute", "effect"]
+DecisionKind = Literal["vertical", "sibling", "view", "library", "replan", "recompute", "effect", "batch"]
 Verdict = Literal["fused", "apart"]
 
 REASONS: Mapping[str, str] = {
@@ -21,6 +21,7 @@ REASONS: Mapping[str, str] = {
     "epilogue": "applied to the reduction's result",
     "view": "read through an index map, no copy",
     "siblings": "one read serves both",
+    "batched": "independent of each other, so one launch serves both",
     "recompute": "cheaper to compute again than to store",
     # apart
     "library": "a library call keeps its own fast path",

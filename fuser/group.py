@@ -11,6 +11,7 @@ stage is read as the per-row result of that stage.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -19,7 +20,7 @@ from fuser.hostexpr import HostExpr, lit, sym
 from fuser.indexmap import Index
 from fuser.shapes import Shape, numel
 
-GroupKind = Literal["pointwise", "rows", "columns", "mixed", "full", "scan", "library", "empty"]
+GroupKind = Literal["pointwise", "rows", "columns", "mixed", "full", "scan", "library", "empty", "batch"]
 
 
 def parallel_axis(k: int) -> HostExpr:
@@ -102,6 +103,7 @@ class Group:
     results of earlier groups). stages: per space, in order (one tuple of stages for each entry of `spaces`).
     library: the opaque node it runs, if it is a library call. scan: the scan node it runs over its last (reduced) axes.
     in_place: argument positions that this group's stores may write directly, by stored node id.
+    parts: of a group of several spaces, the independent groups that share its launch, one a space (see `batch`).
     """
 
     name: str
@@ -112,6 +114,12 @@ class Group:
     library: int | None = None
     scan: int | None = None
     in_place: tuple[tuple[int, int], ...] = ()
+    parts: tuple[Group, ...] = ()
+
+    @property
+    def singles(self) -> tuple[Group, ...]:
+        """The groups of one space that this one consists of: its parts, or itself."""
+        return self.parts or (self,)
 
     @property
     def space(self) -> Space:
@@ -137,6 +145,8 @@ class Group:
     @property
     def kind(self) -> GroupKind:
         """Derived: what a schedule distinguishes first."""
+        if self.parts:
+            return "batch"
         if self.library is not None:
             return "library"
         if self.scan is not None:
@@ -149,3 +159,16 @@ class Group:
         if not space.parallel or space.rows == lit(1):
             return "full"
         return "rows" if space.inner else "columns"
+
+
+def batch(name: str, parts: Sequence[Group]) -> Group:
+    """One group of several: their grids follow one another in one launch. Nothing may flow between the parts."""
+    return Group(
+        name,
+        tuple(sorted({m for g in parts for m in g.members})),
+        tuple(sorted({k for g in parts for k in g.inputs})),
+        tuple(g.space for g in parts),
+        tuple(stages for g in parts for stages in g.stages),
+        in_place=tuple(pair for g in parts for pair in g.in_place),
+        parts=tuple(parts),
+    )

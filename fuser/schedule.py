@@ -12,7 +12,7 @@ from typing import Literal
 from fuser.order import Order
 
 ONE_LANE = Order(1)
-CudaKind = Literal["pointwise", "rows", "columns", "split", "scan"]
+CudaKind = Literal["pointwise", "rows", "columns", "split", "scan", "batch"]
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,7 @@ class CudaSchedule:
     cluster: int = 1  # rows: neighbouring blocks that share a row, each keeping its segments of it
     parked: bool = False  # resident rows wait in shared memory instead of registers
     tile: int = 0  # pointwise: side of the squares that transposed operands cross shared memory in (0: none do)
+    parts: tuple[CudaSchedule, ...] = ()  # batch: of each part; `threads` are common to all
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,7 @@ class CpuSchedule:
     order: Order = ONE_LANE
     index_bits: int = 64
     stream: int = 0
+    parts: tuple[CpuSchedule, ...] = ()  # batch: of each part
 
 
 Schedule = CudaSchedule | CpuSchedule

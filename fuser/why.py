@@ -44,6 +44,8 @@ def answer(plan: Plan, a: Node, b: Node) -> Answer:
     verdict = "fused" if together else "apart"
     relevant = exact if exact or together else _between(plan, first, second)
     deciding = next((d for d in reversed(relevant) if d.verdict == verdict), None)
+    if together and deciding is None and not shared:
+        deciding = _batched(plan, first, second)
     head = f"{plan.names[first.id]} -> {plan.names[second.id]}  {verdict} ({_kernel_names(plan, first, second)})"
     code = deciding.reason if deciding else "view" if shared else "unconnected"
     numbers = dict(deciding.numbers) if deciding else {}
@@ -101,6 +103,15 @@ def _between(plan: Plan, a: Node, b: Node) -> tuple[Decision, ...]:
         for d in plan.decisions
         if d.verdict == "apart" and {plan.group_of.get(d.producer), plan.group_of.get(d.consumer)} == {ga, gb}
     )
+
+
+def _batched(plan: Plan, a: Node, b: Node) -> Decision | None:
+    """The decision that put the parts of two values into one launch, if they are in different parts of one."""
+    for group in (plan.groups[k] for k in _homes(plan, a) & _homes(plan, b)):
+        apart = not any(a.id in part.members and b.id in part.members for part in group.parts)
+        if group.parts and apart:
+            return next(d for d in plan.decisions if d.reason == "batched" and d.producer in group.outputs)
+    return None
 
 
 def _kernel_names(plan: Plan, a: Node, b: Node) -> str:

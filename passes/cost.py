@@ -212,23 +212,32 @@ def estimate(
     facts = _facts(graph, tuple(sorted(sizes.items())))
     if group.library is not None:
         return _library(facts, group, device)
-    cores = frozenset(group.members) & facts.core_set
-    formed = examine(facts, cores, frozenset(group.outputs))
-    assert not isinstance(formed, Refusal), group.name
-    inputs = {k: _read_bytes(facts, cores, k) for k in group.inputs}
-    load = group_load(facts, formed, inputs, group.outputs, device)
-    busy = max(load.time_us(device) - device.launch_us, 1e-9)
+    seen: set[int] = set()
+    loads = [_load_of(facts, part, device, seen) for part in group.singles]
+    total = sum(load.time_us(device) - device.launch_us for load in loads)
+    busy = max(total, 1e-9)
     needs = registers.of_group(facts, group, schedule)
     out = {
-        "registers": needs, "bytes": load.nbytes, "us": load.time_us(device),
-        "memory": 1e6 * load.nbytes / device.bandwidth / load.share / busy,
-        "issue": 1e6 * load.instructions / device.issue / load.share / busy,
-        "special": 1e6 * load.special / device.special / load.share / busy,
+        "registers": needs, "bytes": sum(load.nbytes for load in loads), "us": device.launch_us + total,
+        "memory": sum(1e6 * load.nbytes / device.bandwidth / load.share for load in loads) / busy,
+        "issue": sum(1e6 * load.instructions / device.issue / load.share for load in loads) / busy,
+        "special": sum(1e6 * load.special / device.special / load.share for load in loads) / busy,
     }  # fmt: skip
     threads = getattr(schedule, "threads", 0)
     if device.kind == "cuda" and threads:
         out["occupancy"] = device.occupancy(int(needs), threads) / device.threads
     return out
+
+
+def _load_of(facts: Facts, group: Group, device: Device, seen: set[int]) -> Load:
+    """The load of a planned group of one space. seen: what earlier parts of its launch read, which the cache holds."""
+    cores = frozenset(group.members) & facts.core_set
+    formed = examine(facts, cores, frozenset(group.outputs))
+    assert not isinstance(formed, Refusal), group.name
+    sizes = {k: _read_bytes(facts, cores, k) for k in group.inputs}
+    inputs = {k: int(size * CACHED_COST) if k in seen else size for k, size in sizes.items()}
+    seen.update(inputs)
+    return group_load(facts, formed, inputs, group.outputs, device)
 
 
 def _library(facts: Facts, group: Group, device: Device) -> dict[str, float]:

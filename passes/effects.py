@@ -15,7 +15,7 @@ import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from fuser.group import Group
+from fuser.group import Group, batch
 from fuser.passes.cost import stage_reads
 from fuser.passes.facts import Facts
 from fuser.passes.repair import Unit
@@ -24,17 +24,34 @@ from fuser.passes.walk import Walk
 
 def execution_order(facts: Facts, units: Mapping[int, Unit]) -> list[int]:
     """Unit ids in the order to run: data first, then old readers of updated arguments, then program order."""
+    return _sorted({u.id: min(u.stored) for u in units.values()}, constraints(facts, units))
+
+
+def constraints(facts: Facts, units: Mapping[int, Unit]) -> dict[int, set[int]]:
+    """Of every unit: those that run before it, for their data or because they read an argument that it updates."""
     home = {v: u.id for u in units.values() for v in u.stored}
+    readers: dict[int, list[int]] = {}
+    for u in units.values():
+        for k in u.inputs:
+            readers.setdefault(k, []).append(u.id)
     before = {u.id: {home[v] for v in u.inputs if v in home} for u in units.values()}
     for e in facts.graph.effects:
         source = facts.graph.inputs.get(e.argument)
         writer = home.get(e.node.id)
         if source is None or writer is None:
             continue
-        for reader in (u.id for u in units.values() if source.id in u.inputs and u.id != writer):
-            if not _reaches(before, writer, reader):
+        for reader in readers.get(source.id, ()):
+            if reader != writer and not _reaches(before, writer, reader):
                 before[writer].add(reader)
-    return _sorted({u.id: min(u.stored) for u in units.values()}, before)
+    return before
+
+
+def depths(before: Mapping[int, set[int]]) -> dict[int, int]:
+    """Of every unit: the length of the longest way to it. Units of one depth wait for nothing of each other."""
+    out: dict[int, int] = {}
+    for k in _sorted({k: k for k in before}, before):
+        out[k] = 1 + max((out[p] for p in before[k]), default=0)
+    return out
 
 
 def _sorted(first: Mapping[int, int], before: Mapping[int, set[int]]) -> list[int]:
@@ -71,31 +88,46 @@ def _reaches(before: Mapping[int, set[int]], start: int, goal: int) -> bool:
     return False
 
 
-def in_place(facts: Facts, groups: Sequence[Group], walks: Sequence[Walk]) -> list[Group]:
-    """Groups with `in_place` filled in: (stored node, argument position) pairs that are safe."""
-    direct: dict[int, list[tuple[int, int]]] = {}
+def in_place(facts: Facts, groups: Sequence[Group], walks: Sequence[Sequence[Walk]]) -> list[Group]:
+    """Groups with `in_place` filled in: (stored node, argument position) pairs that are safe. walks: of each part."""
+    homes = {n: (k, p) for k, g in enumerate(groups) for p, part in enumerate(g.singles) for n in part.outputs}
+    last = {n: k for k, g in enumerate(groups) for n in g.inputs}
+    direct: dict[tuple[int, int], list[tuple[int, int]]] = {}
     taken: set[int] = set()
     for e in facts.graph.effects:
-        home = next((k for k, g in enumerate(groups) if e.node.id in g.outputs), None)
-        if home is None or groups[home].library is not None or e.node.id in taken:
+        home = homes.get(e.node.id)
+        if home is None or groups[home[0]].library is not None or e.node.id in taken:
             continue
-        if _safe(facts, e.argument, e.node.id, home, groups, walks):
+        group = groups[home[0]].singles[home[1]]
+        source = facts.graph.inputs.get(e.argument)
+        if source is not None and last.get(source.id, -1) > home[0]:
+            continue
+        if _safe(facts, e.argument, e.node.id, group, walks[home[0]][home[1]]):
             direct.setdefault(home, []).append((e.node.id, e.argument))
             taken.add(e.node.id)
-    return [replace(g, in_place=tuple(direct[k])) if k in direct else g for k, g in enumerate(groups)]
+    return [_storing(g, k, direct) for k, g in enumerate(groups)]
 
 
-def _safe(facts: Facts, argument: int, node_id: int, home: int, groups: Sequence[Group], walks: Sequence[Walk]) -> bool:
+def _storing(group: Group, position: int, direct: Mapping[tuple[int, int], list[tuple[int, int]]]) -> Group:
+    """The group with what its parts may store into arguments."""
+    found = [tuple(direct.get((position, p), ())) for p in range(len(group.singles))]
+    if not any(found):
+        return group
+    if not group.parts:
+        return replace(group, in_place=found[0])
+    return batch(group.name, [replace(g, in_place=pairs) for g, pairs in zip(group.parts, found, strict=True)])
+
+
+def _safe(facts: Facts, argument: int, node_id: int, group: Group, walk: Walk) -> bool:
+    """Whether a group may store straight into an argument that no later group reads. (No other part of a batch reads
+    it either: that part would have been put before this one.)"""
     node, target = facts.nodes[node_id], facts.graph.arguments[argument]
     if node.storage != target.dtype or node.shape != target.shape or node in facts.graph.outputs:
         return False  # a value that is also returned has an array of its own
     source = facts.graph.inputs.get(argument)
     if source is None:
         return True
-    if any(source.id in g.inputs for g in groups[home + 1 :]):
-        return False
-    group = groups[home]
     stage, store = next((k, s) for k, stage in enumerate(group.stages[0]) for s in stage.stores if s.node == node_id)
     if any(source.id in stage_reads(facts, group, later) for later in group.stages[0][stage + 1 :]):
         return False
-    return all(index == store.index for index in walks[home].memory.get(source.id, ()))
+    return all(index == store.index for index in walk.memory.get(source.id, ()))

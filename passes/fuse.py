@@ -1,8 +1,8 @@
 """From a prepared graph to groups: which operators share a kernel, in which order kernels run, and why.
 
 In: a graph of rows only (see `pipeline`), the representative size of each dim, a device. Out: groups in
-execution order and the decisions behind them. Steps: facts, search, repairs, an order that lets arguments be
-updated in place where that is safe, names, decisions.
+execution order and the decisions behind them. Steps: facts, search, repairs, independent kernels into one launch, an
+order that lets arguments be updated in place where that is safe, names, decisions.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from fuser.decision import Decision
 from fuser.device import Device
 from fuser.graph import Graph
 from fuser.group import Group
-from fuser.passes import decisions, effects, repair
+from fuser.passes import batch, decisions, effects, repair
 from fuser.passes.clusters import Partition
 from fuser.passes.facts import Facts
 from fuser.passes.legality import describe, named
@@ -53,13 +53,17 @@ def plan_groups(
         search.run()
     kernels = repair.units(partition, search, device)
     again = repair.Recompute(facts, kernels, limits)
+    launches = batch.Batching(facts, limits)
     if options.merge:
         again.run()
+        kernels = launches.run(kernels)
     order = effects.execution_order(facts, kernels)
     groups = _name_all(facts, [kernels[k].formed.group for k in order])
     if options.in_place:
-        groups = effects.in_place(facts, groups, [kernels[k].formed.walk for k in order])
-    return tuple(groups), (*decisions.record(facts, partition, search.considered), *again.decisions)
+        walks = [[u.formed.walk for u in kernels[k].parts or (kernels[k],)] for k in order]
+        groups = effects.in_place(facts, groups, walks)
+    considered = decisions.record(facts, partition, search.considered)
+    return tuple(groups), (*considered, *again.decisions, *launches.decisions)
 
 
 def _name_all(facts: Facts, groups: list[Group]) -> list[Group]:

@@ -197,6 +197,9 @@ def _library(facts: Facts, opaque: int) -> Formed:
 
 def describe(facts: Facts, group: Group) -> str:
     """`softmax_rows_max_sum_store`: the program, the kind, the reductions, whether whole rows are stored."""
+    if group.parts:
+        kinds = {part.kind for part in group.parts}
+        return "_".join([facts.graph.name, "batch", *(kinds if len(kinds) == 1 else ())])
     if group.library is not None:
         return f"{facts.graph.name}_{facts.nodes[group.library].op}"
     ops = list(dict.fromkeys(facts.nodes[r].op for r in group.reductions))[:3]

@@ -101,7 +101,11 @@ def scratch(facts: Facts, cores: Iterable[int]) -> int:
 
 
 def of_group(facts: Facts, group: Group, schedule: Schedule | None) -> int:
-    """Registers a thread of a group's kernel under a schedule (of the simplest one where none is given)."""
+    """Registers a thread of a group's kernel under a schedule (of the simplest one where none is given); of a batch,
+    those of the part that needs most."""
+    if group.parts:
+        schedules = getattr(schedule, "parts", ()) or (None,) * len(group.parts)
+        return max(of_group(facts, g, s) for g, s in zip(group.parts, schedules, strict=True))
     cores = frozenset(group.members) & facts.core_set
     vector, unroll = getattr(schedule, "vector", 1), getattr(schedule, "unroll", 1)
     kind = str(getattr(schedule, "kind", group.kind))

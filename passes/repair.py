@@ -27,7 +27,10 @@ EXAMINED = 4096  # cores looked at in all, so that this stays a small part of pl
 
 @dataclass
 class Unit:
-    """One kernel: its cores (copies included), what it stores, what it reads, its form and predicted time."""
+    """One kernel: its cores (copies included), what it stores, what it reads, its form and predicted time.
+
+    parts: of a batch, the units that share its launch (`passes.batch`); the walk of `form` is then the first part's.
+    """
 
     id: int
     kind: str
@@ -36,6 +39,7 @@ class Unit:
     inputs: dict[int, int]
     formed: Formed
     time: float = field(default=0.0)
+    parts: tuple[Unit, ...] = ()
 
 
 def units(partition: Partition, search: Search, device: Device) -> dict[int, Unit]:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 def choose(graph: Graph, group: Group, size_class: SizeClass, device: Device) -> Schedule:
     """The schedule of a group that is not a library call."""
+    if group.parts:
+        return _choose_batch(graph, group, size_class, device)
     if device.kind == "cpu":
         from fuser.codegen.schedule.cpu import choose_cpu
         from fuser.codegen.schedule.lengths import length_bucket
@@ -33,8 +35,22 @@ def choose(graph: Graph, group: Group, size_class: SizeClass, device: Device) ->
     return cuda.choose(graph, group, size_class, device)
 
 
+def _choose_batch(graph: Graph, group: Group, size_class: SizeClass, device: Device) -> Schedule:
+    from fuser.codegen.schedule import batch
+
+    parts = [choose(graph, part, size_class, device) for part in group.parts]
+    on_cuda = [s for s in parts if isinstance(s, CudaSchedule)]
+    return batch.choose_cuda(on_cuda) if on_cuda else batch.choose_cpu([s for s in parts if isinstance(s, CpuSchedule)])
+
+
 def lower(graph: Graph, group: Group, schedule: Schedule, device: Device, layouts: Layouts) -> tuple[Kernel, ...]:
     """The kernels of a group, in launch order."""
+    if group.parts:
+        from fuser.codegen.schedule import batch
+
+        parts: tuple[Schedule, ...] = schedule.parts
+        lowered = [lower(graph, g, s, device, layouts) for g, s in zip(group.parts, parts, strict=True)]
+        return batch.lower(group.name, lowered)
     if isinstance(schedule, CpuSchedule):
         from fuser.codegen.schedule.lower_cpu import lower_cpu
 
@@ -49,13 +65,18 @@ def retreat(schedule: Schedule) -> Schedule | None:
     """What to try instead of a schedule whose kernel spills; None when nothing is left. The results keep their bits."""
     if isinstance(schedule, CpuSchedule):
         return None
-    from fuser.codegen.schedule import cuda
+    from fuser.codegen.schedule import batch, cuda
 
+    if schedule.parts:  # the compiler reports of all parts together, so each takes its next step
+        parts = [cuda.retreat(s) for s in schedule.parts]
+        return batch.choose_cuda([a or b for a, b in zip(parts, schedule.parts, strict=True)]) if any(parts) else None
     return cuda.retreat(schedule)
 
 
 def neighbours(schedule: Schedule) -> tuple[Schedule, ...]:
-    """Schedules to measure beside one: the same bits, one number changed."""
+    """Schedules to measure beside one: the same bits, one number changed. Those of a batch's parts stay as they are."""
+    if schedule.parts:
+        return ()
     from fuser.codegen.schedule import nearby
 
     return nearby.neighbours(schedule)

@@ -105,17 +105,20 @@ def _kind(source: Node, reader: Node, direct: bool, stages: Mapping[int, int]) -
 def reason(plan: Plan, edge: Edge) -> str:
     """The reason of an edge in words, with the names of what it waits for."""
     group = plan.groups[edge.group]
+    part = next((g for g in group.parts if edge.reader.id in g.members), group)
     if edge.kind == "input":
         name, schedule = plan.names[edge.source.id], plan.schedules[edge.group]
+        if sum(edge.source.id in part.inputs for part in group.parts) > 1:
+            return "read once, then from the cache"
         return f"{name} stays in registers" if getattr(schedule, "resident", False) else "one read serves all"
     if edge.kind == "kept":
-        waits = _between(plan, group, edge)
+        waits = _between(plan, part, edge)
         return f"row kept until {', '.join(waits)} {'is' if len(waits) == 1 else 'are'} known"
     if edge.kind == "result":
         return "applied to the reduction's result"
     if edge.kind == "view":
         return "read through an index map"
-    return "one row space" if group.space.reduced else "one iteration space"
+    return "one row space" if part.space.reduced else "one iteration space"
 
 
 def _between(plan: Plan, group: Group, edge: Edge) -> list[str]:
@@ -132,9 +135,28 @@ def flows(plan: Plan) -> list[Flow]:
     for position in range(len(plan.groups)):
         mine = [e for e in edges(plan) if e.group == position] if plan.groups[position].library is None else []
         joined = _Joined()
+        if plan.groups[position].parts:
+            out.append(_batched(plan, position, joined))
         for gathered in _gather(mine):
             out.append(_flow(plan, gathered, joined))
     return out
+
+
+def _batched(plan: Plan, position: int, joined: _Joined) -> Flow:
+    """The line of a batch: what its parts store, and the launches saved."""
+    parts = plan.groups[position].parts
+    names = list(dict.fromkeys(plan.names[part.outputs[0]] for part in parts))
+    more = f", ... ({len(parts)})" if len(names) > CHAIN else ""
+    first, *others = (_operator(plan, part) for part in parts)
+    launches = sum(joined.join(first, k) for k in others)
+    return Flow(
+        position, ", ".join(names[:CHAIN]) + more, "independent, in one launch", 0, launches, min(first, *others)
+    )
+
+
+def _operator(plan: Plan, group: Group) -> int:
+    """One operator of a group that counts as a launch of its own."""
+    return next((m for m in group.members if accounting.is_launched(plan.graph.by_id[m])), group.outputs[0])
 
 
 def _gather(found: Iterable[Edge]) -> list[list[Edge]]:

@@ -35,7 +35,8 @@ class Operator:
 
 @dataclass(frozen=True)
 class Apart:
-    """Neighbours in two kernels. bytes: what the boundary costs; siblings: both read the producer, nothing flows."""
+    """Neighbours in two kernels. bytes: what the boundary costs; siblings: both read the producer, nothing flows;
+    with a consumer: nothing is read by both either."""
 
     kernels: tuple[str, str]
     producer: str
@@ -91,7 +92,7 @@ def operators(plan: Plan) -> list[Operator]:
     labels = [k.label for k in plan.outline]
     stages: dict[int, int] = {}
     for g in plan.groups:
-        if len(g.stages[0] if g.stages else ()) > 1:
+        if any(len(stages) > 1 for stages in g.stages):
             stages = {**stages_of(plan, g), **stages}
     homes: dict[int, list[str]] = {}
     for g, label in zip(plan.groups, labels, strict=True):
@@ -128,7 +129,7 @@ def apart(plan: Plan) -> list[Apart]:
             continue
         if d.consumer in plan.groups[ga].members or d.producer in plan.groups[gb].members:
             continue  # computed again there
-        if d.kind == "sibling":
+        if d.kind in ("sibling", "batch"):
             found.setdefault((ga, gb, d.reason, -1), []).append(d)
         else:
             source = plan.names.shown[plan.graph.by_id[d.producer]].id
@@ -144,6 +145,8 @@ def _apart(plan: Plan, ga: int, gb: int, producer: int, decided: list[Decision])
     where = (labels[ga], labels[gb])
     if producer < 0:
         first = decided[0]
+        if first.kind == "batch":
+            return Apart(where, plan.names[first.producer], (plan.names[first.consumer],), True, 0, first)
         shared = sorted(set(plan.groups[ga].inputs) & set(plan.groups[gb].inputs))
         size = sum(accounting.nbytes(plan.graph.by_id[k], plan.sizes) for k in shared)
         names = ", ".join(dict.fromkeys(plan.names[k] for k in shared)) or plan.names[first.producer]

@@ -5,16 +5,19 @@ In: a plan and one of its kernels. Out: short texts; `text` lays them out and `j
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from fuser.draw import units
+from fuser.group import Group, Space
 from fuser.hostexpr import HostExpr
-from fuser.schedule import CpuSchedule, CudaSchedule
+from fuser.schedule import CpuSchedule, CudaSchedule, Schedule
 from fuser.settings import settings
 
 if TYPE_CHECKING:
     from fuser.plan import Plan, PlannedKernel
 
+MAX_PARTS = 6  # spaces of a batch that are listed
 WORTH_SAYING = 0.05  # a resource used less than this is not mentioned
 _RESOURCES = (("memory", "bandwidth"), ("issue", "issue"), ("special", "special functions"))
 
@@ -25,10 +28,25 @@ def space(k: PlannedKernel) -> str:
     if group.library is not None:
         flops = k.predicted.get("flops", 0.0)
         return f"library, {units.flops(flops)}" if flops else "library call"
-    first = group.spaces[0]
-    parallel = ", ".join(map(str, first.parallel)) or "1"
-    reduced = ", ".join(map(str, first.reduced))
+    if group.parts:
+        kinds = list(dict.fromkeys(part.kind for part in group.parts))
+        return f"batch of {len(group.parts)}: {', '.join(kinds)}"
+    return _space(group)
+
+
+def _space(group: Group) -> str:
+    """`rows: parallel n, reduce d` of a group of one space."""
+    parallel = ", ".join(map(str, group.space.parallel)) or "1"
+    reduced = ", ".join(map(str, group.space.reduced))
     return f"{group.kind}: parallel {parallel}" + (f", reduce {reduced}" if reduced else "")
+
+
+def parts(k: PlannedKernel) -> list[str]:
+    """Of a batch, each part: its space and what it stores; the first `MAX_PARTS`."""
+    lines = [_space(part) for part in k.group.parts]
+    counted = Counter(lines)
+    out = [f"{n} x {text}" if n > 1 else text for text, n in counted.items()]
+    return out[:MAX_PARTS] + ([f"and {len(out) - MAX_PARTS} more"] if len(out) > MAX_PARTS else [])
 
 
 def schedule(plan: Plan, k: PlannedKernel) -> str:
@@ -42,6 +60,8 @@ def schedule(plan: Plan, k: PlannedKernel) -> str:
 
 
 def _cpu(s: CpuSchedule) -> str:
+    if s.parts:
+        return f"{len(s.parts)} parts, one dispatch to the thread pool"
     unit = {"pointwise": "run", "rows": "row", "columns": f"tile of {s.tile} columns", "scan": "row"}
     if s.kind == "split":
         return f"{s.blocks} tasks a row, vectors of {s.vector}{_order(s)}"
@@ -57,6 +77,8 @@ def _order(s: CpuSchedule | CudaSchedule) -> str:
 
 
 def _cuda(plan: Plan, k: PlannedKernel, s: CudaSchedule) -> str:
+    if s.parts:
+        return f"{s.threads} threads; blocks of {len(s.parts)} parts in one grid"
     vector = f"{_widest(plan, k)}x{s.vector}" if s.vector > 1 else _widest(plan, k)
     if s.kind == "pointwise":
         tile = f", squares of {s.tile} through shared memory" if s.tile else ""
@@ -89,8 +111,15 @@ def occupancy(plan: Plan, k: PlannedKernel) -> str:
 
 
 def _bytes_in_flight(plan: Plan, k: PlannedKernel, s: CudaSchedule) -> int:
-    """Bytes that one thread has requested at once: whole vectors of every full-size input."""
-    sizes = {i: plan.graph.by_id[i] for i in k.group.inputs}
+    """Bytes that one thread has requested at once: whole vectors of every full-size input; of a batch, by the part
+    that asks for most."""
+    if s.parts:
+        return max(_in_flight(plan, g, one) for g, one in zip(k.group.parts, s.parts, strict=True))
+    return _in_flight(plan, k.group, s)
+
+
+def _in_flight(plan: Plan, group: Group, s: CudaSchedule) -> int:
+    sizes = {i: plan.graph.by_id[i] for i in group.inputs}
     full = max((len(n.shape) for n in sizes.values()), default=0)
     elements = s.vector * s.unroll
     if s.resident:
@@ -116,32 +145,36 @@ def bound_by(plan: Plan, k: PlannedKernel) -> str:
 
 def valid_for(plan: Plan, k: PlannedKernel) -> str:
     """`any n; 2048 < d <= 4096, 16-byte aligned, d % 16 == 0`."""
-    s, group = k.schedule, k.group
+    s = k.schedule
     if s is None:
         return ""
-    first = group.spaces[0]
-    parts = []
-    free = sorted({str(d) for d in first.parallel if isinstance(d, HostExpr)})
-    bounded = getattr(s, "capacity", 0)
-    if free:
-        parts.append(f"any {', '.join(free)}")
-    limits = []
-    if bounded and first.reduced:
-        length = " * ".join(_factor(d) for d in first.reduced)
-        low = bounded // 2
-        limits.append(f"{low} < {length} <= {bounded}" if low else f"{length} <= {bounded}")
+    free: set[str] = set()
+    limits: dict[str, None] = {}
+    for group, one in zip(k.group.singles, s.parts or (s,), strict=True):
+        free |= {str(d) for d in group.space.parallel if isinstance(d, HostExpr)}
+        limits |= dict.fromkeys(_limits(group.space, one))
     if isinstance(s, CudaSchedule):
-        axes = (*first.parallel, *first.reduced)
+        limits |= dict.fromkeys(["16-byte aligned"] * s.aligned + ["32-bit indices"] * (s.index_bits == 32))
+    strided = [a.name for a, v in zip(plan.graph.arguments, plan.size_class.layouts, strict=False) if v == "s"]
+    limits |= {f"{name} with any strides": None for name in strided}
+    parts = [f"any {', '.join(sorted(free))}"] if free else []
+    return "; ".join([*parts, ", ".join(limits)] if limits else parts) or "any size"
+
+
+def _limits(space: Space, s: Schedule) -> list[str]:
+    """What a space's sizes must be under a schedule."""
+    found = []
+    bounded = s.capacity
+    if bounded and space.reduced:
+        length = " * ".join(_factor(d) for d in space.reduced)
+        low = bounded // 2
+        found.append(f"{low} < {length} <= {bounded}" if low else f"{length} <= {bounded}")
+    if isinstance(s, CudaSchedule) and s.vector > 1:
+        axes = (*space.parallel, *space.reduced)
         inner = axes[1:] if len(axes) > 1 else axes  # the outermost extent is in no address
         used = {x for d in inner if isinstance(d, HostExpr) for x in d.symbols}
-        if s.aligned:
-            limits.append("16-byte aligned")
-        limits += [f"{m} % 16 == 0" for m in s.multiples if m in used and s.vector > 1]
-        if s.index_bits == 32:
-            limits.append("32-bit indices")
-    strided = [a.name for a, v in zip(plan.graph.arguments, plan.size_class.layouts, strict=False) if v == "s"]
-    limits += [f"{name} with any strides" for name in strided]
-    return "; ".join([*parts, ", ".join(limits)] if limits else parts) or "any size"
+        found += [f"{m} % 16 == 0" for m in s.multiples if m in used]
+    return found
 
 
 def _factor(d: object) -> str:

@@ -151,6 +151,8 @@ def _kernel(plan: Plan, k: PlannedKernel) -> list[str]:
         lines.append(f"  {'reads':<10} {reads or 'nothing':<34} writes {writes}")
     else:
         lines += [*_entry("reads", reads or "nothing"), *_entry("writes", writes)]
+    for text in kernels.parts(k):
+        lines += _entry("part", text)
     for name, text in (
         ("schedule", kernels.schedule(plan, k)), ("registers", kernels.registers(k)),
         ("occupancy", kernels.occupancy(plan, k)), ("bound by", kernels.bound_by(plan, k)),
@@ -235,7 +237,9 @@ def _apart(plan: Plan) -> list[str]:
         return ["apart: nothing"]
     lines = ["apart, largest saving first"]
     for a in found[:MAX_LINES]:
-        flow = f"{a.producer} read by both" if a.siblings else f"{a.producer} -> {', '.join(a.consumers[:3])}"
+        flow = f"{a.producer} -> {', '.join(a.consumers[:3])}"
+        if a.siblings:
+            flow = f"{a.producer}, {a.consumers[0]}" if a.consumers else f"{a.producer} read by both"
         where = f"{a.kernels[0]} | {a.kernels[1]}"
         cost = units.size(a.bytes) if a.bytes else ""
         lines.append(f"  {where:<8}  {_cut(flow, 27):<27}  {a.decision.reason:<10} {cost:>7}   {_cut(why(a), 38)}")
