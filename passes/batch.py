@@ -45,6 +45,8 @@ class _Bin:
     scalars: set[int] = field(default_factory=set)
     parameters: int = 0  # besides those
     registers: int = 0
+    moved: int = 0  # bytes
+    evicted: float = 0.0  # microseconds lost by later kernels if all that moves through the cache
     occupancy: int = 0  # least resident threads that a large part must keep
 
 
@@ -53,6 +55,7 @@ class Batching:
 
     def __init__(self, facts: Facts, limits: Limits) -> None:
         self.facts, self.limits, self.device = facts, limits, limits.device
+        self.needs: dict[int, int] = {}  # registers of each unit
         self.decisions: list[Decision] = []
 
     def run(self, units: Mapping[int, Unit]) -> dict[int, Unit]:
@@ -74,10 +77,11 @@ class Batching:
         for u in units.values():
             kind = _kind(self.facts, u)
             if kind:
+                self.needs[u.id] = self._registers(u)
                 lines.setdefault((depth[u.id], kind), []).append(u)
         for key in sorted(lines):
             if len(lines[key]) > 1:
-                yield sorted(lines[key], key=lambda u: (-self._resident(self._registers(u)), self._rank(u)))
+                yield sorted(lines[key], key=lambda u: (-self._resident(self.needs[u.id]), self._rank(u)))
 
     def _rank(self, u: Unit) -> int:
         return min(self.facts.rank[k] for k in u.stored)
@@ -97,7 +101,7 @@ class Batching:
 
     def _add(self, to: _Bin, u: Unit) -> Refusal | None:
         """Put a unit into a kernel, or say why it cannot join those in it."""
-        needs = self._registers(u)
+        needs = self.needs[u.id]
         least = max(to.occupancy, self._resident(needs) if self._busy(u) > self.device.launch_us else 0)
         most, operators = max(to.registers, needs), to.operators + len(u.cores)
         if to.parts:
@@ -108,6 +112,8 @@ class Batching:
         to.pointers |= u.inputs.keys() | u.stored
         to.scalars |= self._scalars(u)
         to.parameters += self._parameters(u)
+        to.moved += self._moved(u)
+        to.evicted += self._evicted(u)
         to.operators, to.registers, to.occupancy = operators, most, least
         return None
 
@@ -125,8 +131,8 @@ class Batching:
             return Refusal(
                 "registers", numbers={"registers": most, "threads": self._resident(most), "threads_needed": least}
             )
-        lost = sum(map(self._evicted, (*to.parts, u)))
-        if lost > self.device.launch_us * len(to.parts):
+        lost = to.evicted + self._evicted(u)
+        if to.moved + self._moved(u) > CACHED_SHARE * self.device.l2 and lost > self.device.launch_us * len(to.parts):
             return Refusal("cost", numbers={"us_evicted": round(lost, 2)})
         return None
 
@@ -157,6 +163,9 @@ class Batching:
         if not strides and not space.reduced and all(r.direct for r in reads):
             axes = 1
         return PART_PARAMETERS + AXIS_PARAMETERS * axes + strides
+
+    def _moved(self, u: Unit) -> int:
+        return sum(u.inputs.values()) + sum(map(self.facts.nbytes, u.stored))
 
     def _evicted(self, u: Unit) -> float:
         """Microseconds that later kernels lose when what a part leaves in the cache is swept out by the other parts."""

@@ -17,16 +17,13 @@ from fuser.codegen.loops import Kernel
 from fuser.codegen.schedule import lower_cpu_fused, lower_cpu_pointwise, lower_cpu_scan, lower_cpu_split
 from fuser.codegen.schedule.body import Layouts, analyse
 from fuser.codegen.schedule.cpu_parts import CpuParts
-from fuser.errors import InternalError
 from fuser.graph import Graph, Node
 from fuser.group import Group
 from fuser.schedule import CpuSchedule
 
 
 def lower_cpu(graph: Graph, group: Group, schedule: CpuSchedule, layouts: Layouts) -> tuple[Kernel, ...]:
-    """The kernels of a group. InternalError for groups over several spaces."""
-    if len(group.spaces) != 1:
-        raise InternalError(f"`{group.name}` has {len(group.spaces)} spaces", "cpu-spaces")
+    """The kernels of a group of one space."""
     if schedule.kind == "scan":
         return (lower_cpu_scan.lower(graph, group, schedule, layouts),)
     body = analyse(graph, group, layouts, _lanes_key if group.space.inner else None)
