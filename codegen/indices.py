@@ -8,7 +8,8 @@ because every schedule of both targets addresses memory through it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fuser.dtypes import BOOL, I32, U32, DType
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from fuser.codegen.builder import KernelBuilder
     from fuser.codegen.loops import Operand
 
+Divides = Callable[[int, HostExpr], bool]  # whether an expression is certainly a multiple of a power of two
 GATHERED = "%"  # prefix of symbols that stand for a value read from memory
 MAX_DEPTH = 24  # nesting of index atoms that proofs look into; deeper ones are "unknown", never wrong
 Bounds = tuple["HostExpr | None", "HostExpr | None"]
@@ -220,6 +222,15 @@ def _shifted_nonnegative(e: HostExpr, depth: int) -> bool:
     return all(c >= 0 and all(_atom_nonnegative(a, depth) for a in m) for m, c in terms(e).items())
 
 
+@dataclass(frozen=True)
+class TileLane:
+    """Lane `number` of a tile of `width` (a power of two) neighbours; lane 0 is at `first`, a multiple of the width."""
+
+    first: Operand
+    number: int
+    width: int
+
+
 class IndexEmitter:
     """Turns index expressions into operands of one integer dtype.
 
@@ -227,12 +238,30 @@ class IndexEmitter:
     here: the builder finds equal values that are visible in the current block.
     """
 
-    def __init__(self, builder: KernelBuilder, bindings: Mapping[str, Operand], ranges: Ranges, dtype: DType) -> None:
+    def __init__(
+        self,
+        builder: KernelBuilder,
+        bindings: Mapping[str, Operand],
+        ranges: Ranges,
+        dtype: DType,
+        divides: Divides | None = None,
+        lanes: Mapping[str, TileLane] | None = None,
+    ) -> None:
         self.builder, self.bindings, self.ranges, self.dtype = builder, dict(bindings), ranges, dtype
+        self.divides, self.lanes = divides, dict(lanes or {})
 
     def bound(self, **bindings: Operand) -> IndexEmitter:
         """The same emitter with more variables bound, or bound anew."""
-        return IndexEmitter(self.builder, {**self.bindings, **bindings}, self.ranges, self.dtype)
+        lanes = {name: lane for name, lane in self.lanes.items() if name not in bindings}
+        merged = {**self.bindings, **bindings}
+        return IndexEmitter(self.builder, merged, self.ranges, self.dtype, self.divides, lanes)
+
+    def in_lane(self, name: str, lane: TileLane) -> IndexEmitter:
+        """The same emitter with a variable bound in one lane of a tile along it."""
+        at = self.builder.apply("add", (lane.first, self.builder.literal(lane.number, self.dtype)), self.dtype)
+        found = self.bound(**{name: at})
+        found.lanes[name] = lane
+        return found
 
     def bind(self, name: str, value: Operand) -> None:
         """Bind one more symbol: a gathered value, converted to the index dtype."""
@@ -296,7 +325,29 @@ class IndexEmitter:
         product = b.apply("multiply", (quotient, divisor), self.dtype)
         return b.apply("subtract", (dividend, product), self.dtype)
 
+    def _in_tile(self, n: HostExpr) -> Operand | None:
+        """`x // q` or `x % q` from lane 0's, where all that depends on the lane is its number: neighbours then share
+        one operand, and all that is computed from it. None where that is not proved."""
+        divisor = n.args[1]
+        if n.op not in ("//", "%") or not divisor.is_literal or self.divides is None:
+            return None
+        q = divisor.value
+        for name, lane in self.lanes.items():
+            run = min(q, lane.width)
+            if run < 1 or max(q, lane.width) % run or coefficient(n.args[0], name) != lit(1):
+                continue
+            if not self.divides(run, n.args[0] - sym(name)):
+                continue
+            offset = lane.number // q if n.op == "//" else lane.number % q
+            if n.op == "%" and q == run:
+                return self.builder.literal(offset, self.dtype)
+            base = self.bound(**{name: lane.first}).value(n)
+            return self.builder.apply("add", (base, self.builder.literal(offset, self.dtype)), self.dtype)
+        return None
+
     def _call(self, n: HostExpr, atoms: Mapping[HostExpr, Operand]) -> Operand:
+        if (found := self._in_tile(n)) is not None:
+            return found
         args = [self._sum(a, atoms) for a in n.args]
         if n.op in ("min", "max"):
             out = args[0]

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from fuser.codegen.indices import GATHERED
+from fuser.codegen.indices import GATHERED, Divides
 from fuser.dtypes import DType
-from fuser.hostexpr import HostExpr
-from fuser.indexmap import Index
+from fuser.hostexpr import HostExpr, lit, sym, terms
+from fuser.indexmap import Index, coefficient
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,7 @@ class Condition:
     holds: bool = True
 
 
+ALIKE = 16  # lanes of a tile, at most: what is the same for all of them
 Mask = tuple[Condition, ...]  # a conjunction
 
 
@@ -150,6 +151,30 @@ class Program:
             own = not names.isdisjoint(variables) or (results and isinstance(s, Result))
             out.append(own or any(out[a] for a in (*operands(s), *through)))
         return tuple(out)
+
+
+def shared_lanes(program: Program, variable: str, divides: Divides) -> tuple[int, ...]:
+    """For each step, how many neighbouring lanes of a tile along `variable` have one value of it: what a division of
+    the lane's position leaves alike (`x // q`), and all that follows from that alone."""
+    out: list[int] = []
+    for s in program.steps:
+        own = [_alike(e, variable, divides) for e in step_expressions(s) if variable in e.symbols]
+        before = [out[a] for a in operands(s)]
+        out.append(min(own + before, default=ALIKE))
+    return tuple(out)
+
+
+def _alike(e: HostExpr, variable: str, divides: Divides) -> int:
+    """Values of the variable, from a multiple on, for which the expression is the same; 1 where that is not proved."""
+    found = ALIKE
+    for atom in (a for monomial in terms(e) for a in monomial if variable in a.symbols):
+        if atom.op != "//" or not atom.args[1].is_literal or coefficient(atom.args[0], variable) != lit(1):
+            return 1
+        run = min(atom.args[1].value & -atom.args[1].value, ALIKE)
+        if not divides(run, atom.args[0] - sym(variable)):
+            return 1
+        found = min(found, run)
+    return found
 
 
 def operands(step: Step) -> tuple[int, ...]:

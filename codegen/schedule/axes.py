@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from fuser.hostexpr import HostExpr, lit, sym
-from fuser.indexmap import Index, coefficient, unravel
+from fuser.indexmap import Index, unravel
 from fuser.shapes import Shape
 
 
@@ -59,8 +59,10 @@ def collapse(axes: Sequence[Axis], expressions: Iterable[HostExpr]) -> tuple[tup
 
 
 def _walks_as_one(e: HostExpr, outer: Axis, inner: Axis) -> bool:
-    a, b = coefficient(e, outer.name), coefficient(e, inner.name)
-    return a is not None and b is not None and a == b * inner.extent
+    if e.symbols.isdisjoint((outer.name, inner.name)):
+        return True
+    joint = outer.variable * inner.extent + inner.variable
+    return e.substitute({outer.name: lit(0), inner.name: joint}) == e
 
 
 def split(position: HostExpr, axes: Sequence[Axis]) -> Index:

@@ -6,12 +6,13 @@ changes a result: `order` comes from `fuser.order`, the rest only says which thr
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
 from fuser.codegen.loops import Kernel
-from fuser.codegen.program import Program
+from fuser.codegen.program import Program, shared_lanes
 from fuser.codegen.schedule import (
     lower_pointwise,
     lower_reduce,
@@ -216,8 +217,11 @@ class _Chooser:
         """Bytes a thread keeps of a row if it is resident, `elements` of it; 0 where it should not be."""
         if len(self.body.stages) < 2 and elements > SHORT_ROW:
             return 0
-        held = reuse_of(self.body).bytes_kept * elements
-        return held if held <= RESIDENT_BYTES and elements * self._steps() <= LANE_STEPS else 0
+        reuse = reuse_of(self.body)
+        held = reuse.bytes_kept * elements
+        loops = zip(self.body.stages, reuse.stages, strict=True)
+        steps = max(self._lane_steps(stage.loop, r.needed) for stage, r in loops)
+        return held if held <= RESIDENT_BYTES and elements * steps <= LANE_STEPS else 0
 
     def _fresh_bytes(self) -> int:
         """Bytes an element of the loads that only a later stage makes (weights)."""
@@ -309,7 +313,16 @@ class _Chooser:
         return vector
 
     def _steps(self) -> int:
-        return max((len(p.steps) for p in self.body.programs), default=1)
+        """Steps of the largest program a lane."""
+        return max((self._lane_steps(p) for p in self.body.programs), default=1)
+
+    def _lane_steps(self, program: Program, needed: Sequence[bool] | None = None) -> int:
+        """Steps of a program a lane (of the needed ones); what neighbouring lanes share counts by share."""
+        axes = self.body.reduced if self.body.reduced and self.group.space.inner else self.body.parallel
+        if not axes:
+            return len(program.steps)
+        alike = shared_lanes(program, axes[-1].name, self.alignment.divides)
+        return math.ceil(sum(1 / n for k, n in enumerate(alike) if needed is None or needed[k]))
 
     def _fewer(self, vector: int, total: int) -> int:
         """Narrower vectors for long programs (code size) and for inputs that would leave the device idle."""

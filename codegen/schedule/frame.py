@@ -73,7 +73,7 @@ class Frame:
 
     def indices(self, ranges: Ranges, **bindings: Operand) -> IndexEmitter:
         """An emitter of index expressions with these loop variables bound."""
-        return IndexEmitter(self.builder, bindings, ranges, self.index)
+        return IndexEmitter(self.builder, bindings, ranges, self.index, self.alignment.divides)
 
     def number(self, value: int) -> Operand:
         """A literal of the index type."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from fuser.codegen.indices import IndexEmitter, Ranges
+from fuser.codegen.indices import IndexEmitter, Ranges, TileLane
 from fuser.codegen.loops import Operand
 from fuser.codegen.schedule.accumulate import Accumulator, Fold, State
 from fuser.codegen.schedule.axes import Axis, count, split
@@ -128,13 +128,15 @@ class RowTeams:
     def lanes(self, position: Operand) -> list[IndexEmitter]:
         f, reduced = self.frame, self.body.reduced
         if len(reduced) <= 1:
-            return [self.row.bound(**{self.variable: f.add(position, j)}) for j in range(self.width)]
+            return self._tile(self.row, position)
         points = [position] if self.neighbours else [f.add(position, j) for j in range(self.width)]
         found = [bind_axes(f, self.body.ranges, reduced, p, self.body.length) for p in points]
         if self.neighbours:
-            inner = found[0][self.variable]
-            found = [{**found[0], self.variable: f.add(inner, j)} for j in range(self.width)]
+            return self._tile(self.row.bound(**found[0]), found[0][self.variable])
         return [self.row.bound(**b) for b in found]
+
+    def _tile(self, at: IndexEmitter, first: Operand) -> list[IndexEmitter]:
+        return [at.in_lane(self.variable, TileLane(first, j, self.width)) for j in range(self.width)]
 
     @property
     def neighbours(self) -> bool:
@@ -220,8 +222,8 @@ class ColumnTeams:
         return [at.bound(**found) for at in self.lane_rows()]
 
     def lane_rows(self) -> list[IndexEmitter]:
-        f, first = self.frame, self.row.bindings[self.variable]
-        return [self.row.bound(**{self.variable: f.add(first, j)}) for j in range(self.width)]
+        first = self.row.bindings[self.variable]
+        return [self.row.in_lane(self.variable, TileLane(first, j, self.width)) for j in range(self.width)]
 
     def fold(self, accumulators: Sequence[Accumulator]) -> list[list[State]]:
         b = self.frame.builder

@@ -6,7 +6,7 @@ consecutive elements in row-major order of the collapsed axes; a thread has `unr
 
 from __future__ import annotations
 
-from fuser.codegen.indices import IndexEmitter, Ranges
+from fuser.codegen.indices import IndexEmitter, Ranges, TileLane
 from fuser.codegen.loops import Kernel, Launch, Operand
 from fuser.codegen.schedule.axes import Axis, split
 from fuser.codegen.schedule.body import Body
@@ -73,7 +73,7 @@ class _Pointwise:
         values = [at.value(self.ranges.simplify(e)) for e in split(sym(POSITION), extents)]
         first = f.mul(values[-1], width)
         outer = f.indices(self.ranges, **{a.name: v for a, v in zip(self.axes[:-1], values[:-1], strict=True)})
-        return [outer.bound(**{inner.name: f.add(first, j)}) for j in range(width)]
+        return [outer.in_lane(inner.name, TileLane(first, j, width)) for j in range(width)]
 
 
 def _vectors(extent: HostExpr, width: int) -> HostExpr:

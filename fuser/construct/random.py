@@ -1,8 +1,9 @@
 """Random numbers: Philox4x32-10 on the logical linear index of each element.
 
 In: a key (an integer, known at the call or computed) and a shape. Out: ordinary integer scalar nodes. Values do
-not depend on layout, fusion or device: element i of a draw is word 0 (and 1) of Philox with counter
-(i low, i high, stream, 0) and the key's two halves.
+not depend on layout, fusion or device. The four words of Philox with counter (c low, c high, stream, 0) and the key's
+two halves belong to four neighbouring elements where each takes one (element i takes word i mod 4 of call c = i div 4),
+or to two where each takes two. So four values cost one call wherever a kernel holds neighbours together.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from fuser.construct.common import Value, describe, dtype_of, fail, is_host, sha
 from fuser.dtypes import BOOL, F32, F64, U32, U64, DType
 from fuser.errors import ArgumentError, DTypeError
 from fuser.graph import Builder, Node
-from fuser.hostexpr import HostExpr, call, wrap
-from fuser.shapes import Shape
+from fuser.hostexpr import HostExpr, as_dim, call, lit, wrap
+from fuser.indexmap import axes, linear
+from fuser.shapes import Shape, numel
 
 ROUNDS = 10
 _M0, _M1 = 0xD2511F53, 0xCD9E8D57  # multipliers and Weyl increments: Salmon et al., "Parallel random numbers", 2011
@@ -65,24 +67,44 @@ def _words(b: Builder, x: Node) -> tuple[Node, Node]:
     return ew.cast(b, x, U32), ew.cast(b, ew.node(b, "right_shift", x, ew.as_node(b, 32, x.dtype)), U32)
 
 
-def words(b: Builder, key: Value, shape: object, stream: object = 0) -> tuple[Node, Node]:
-    """Two independent u32 arrays for a key, shape and stream."""
+def words(b: Builder, key: Value, shape: object, stream: object, count: int) -> tuple[Node, ...]:
+    """`count` (1 or 2) independent u32 arrays for a key, shape and stream.
+
+    A call of Philox gives four words, to 4 / count neighbouring elements.
+    """
     dims: Shape = shape_of(b, shape)
-    low, high = _words(b, ew.cast(b, creation.linear_index(b, dims), U64))
+    sharing = 4 // count
+    low, high = _words(b, ew.cast(b, _position(b, dims, sharing, call_of="//"), U64))
     number = static_int(b, stream, "stream")
     zero = ew.as_node(b, 0, U32)
-    w0, w1, _, _ = philox(b, (low, high, ew.as_node(b, number & _MASK, U32), zero), _key_words(b, key))
-    return views.broadcast_to(b, w0, dims), views.broadcast_to(b, w1, dims)
+    drawn = philox(b, (low, high, ew.as_node(b, number & _MASK, U32), zero), _key_words(b, key))
+    place = _position(b, dims, sharing, call_of="%")
+    return tuple(views.broadcast_to(b, _chosen(b, place, drawn[k::count]), dims) for k in range(count))
+
+
+def _position(b: Builder, dims: Shape, sharing: int, call_of: str) -> Node:
+    """Which call of Philox an element's words come from (`//`), or whose turn in that call it is (`%`); i64."""
+    size = lit(1) * numel(dims)
+    count = call("//", size + (sharing - 1), sharing) if call_of == "//" else sharing
+    at = call(call_of, linear(axes(len(dims)), dims), sharing)
+    return views.view(b, creation.iota(b, (as_dim(count),), 0), (at,), dims)
+
+
+def _chosen(b: Builder, place: Node, options: tuple[Node, ...]) -> Node:
+    """The option whose number `place` is."""
+    found = options[-1]
+    for k in range(len(options) - 2, -1, -1):
+        found = ew.where(b, ew.node(b, "equal", place, k), options[k], found)
+    return found
 
 
 def bits(b: Builder, key: Value, shape: object, dtype: object = U32, stream: object = 0) -> Node:
     """Random u32 or u64 integers, all values equally likely."""
     target = dtype_of(b, dtype)
-    low, high = words(b, key, shape, stream)
     if target == U32:
-        return low
+        return words(b, key, shape, stream, 1)[0]
     if target == U64:
-        return _join(b, low, high)
+        return _join(b, *words(b, key, shape, stream, 2))
     fail(b, DTypeError, f"random bits are u32 or u64, not {target}", "dtype")
 
 
@@ -91,12 +113,12 @@ def _join(b: Builder, low: Node, high: Node) -> Node:
     return ew.node(b, "bitwise_or", upper, ew.cast(b, low, U64))
 
 
-def _unit(b: Builder, low: Node, high: Node, dtype: DType, open_low: bool = False) -> Node:
-    """Multiples of 2^-24 (2^-53 for f64) in [0, 1), or in (0, 1] when `open_low`."""
-    if dtype == F64:
-        count, size = ew.node(b, "right_shift", _join(b, low, high), ew.as_node(b, 11, U64)), 53
+def _unit(b: Builder, drawn: tuple[Node, ...], open_low: bool = False) -> Node:
+    """Floats in [0, 1), or in (0, 1] when `open_low`: multiples of 2^-24 (f32) from one word, of 2^-53 (f64) from two."""
+    if len(drawn) == 2:
+        count, size, dtype = ew.node(b, "right_shift", _join(b, *drawn), ew.as_node(b, 11, U64)), 53, F64
     else:
-        count, size = ew.node(b, "right_shift", low, ew.as_node(b, 8, U32)), 24
+        count, size, dtype = ew.node(b, "right_shift", drawn[0], ew.as_node(b, 8, U32)), 24, F32
     if open_low:
         count = ew.node(b, "add", count, 1)
     return ew.node(b, "multiply", ew.cast(b, count, dtype), math.ldexp(1.0, -size))
@@ -114,7 +136,7 @@ def uniform(
 ) -> Node:
     """Uniform floats in [low, high)."""
     work, target = _work_dtype(b, dtype)
-    unit = _unit(b, *words(b, key, shape, stream), work)
+    unit = _unit(b, words(b, key, shape, stream, 2 if work == F64 else 1))
     if not _is(low, 0) or not _is(high, 1):
         width = ew.apply(b, "subtract", high, low)
         unit = ew.node(b, "add", ew.node(b, "multiply", unit, width), low)
@@ -130,12 +152,12 @@ def normal(
 ) -> Node:
     """Normal floats by Box and Muller: sqrt(-2 ln u) cos(2 pi v)."""
     work, target = _work_dtype(b, dtype)
-    low, high = words(b, key, shape, stream)
+    drawn = words(b, key, shape, stream, 2)
     if work == F64:
-        more = words(b, key, shape, static_int(b, stream, "stream") ^ 0x80000000)
-        u, v = _unit(b, low, high, F64, open_low=True), _unit(b, *more, F64)
+        more = words(b, key, shape, static_int(b, stream, "stream") ^ 0x80000000, 2)
+        u, v = _unit(b, drawn, open_low=True), _unit(b, more)
     else:
-        u, v = _unit(b, low, low, F32, open_low=True), _unit(b, high, high, F32)
+        u, v = _unit(b, drawn[:1], open_low=True), _unit(b, drawn[1:])
     radius = ew.node(b, "sqrt", ew.node(b, "multiply", ew.node(b, "log", u), -2.0))
     value = ew.node(b, "multiply", radius, ew.node(b, "cos", ew.node(b, "multiply", v, 2.0 * math.pi)))
     if not _is(std, 1):
@@ -155,7 +177,7 @@ def randint(b: Builder, key: Value, shape: object, low: Any, high: Any, stream: 
     """i64 integers in [low, high), by multiplying up (bias below 2^-32 * (high - low))."""
     from fuser.dtypes import I64
 
-    drawn = ew.cast(b, words(b, key, shape, stream)[0], U64)
+    drawn = ew.cast(b, words(b, key, shape, stream, 1)[0], U64)
     span = ew.cast(b, ew.apply(b, "subtract", high, low), U64)
     scaled = ew.node(b, "right_shift", ew.node(b, "multiply", drawn, span), ew.as_node(b, 32, U64))
     return ew.node(b, "add", ew.cast(b, scaled, I64), ew.cast(b, low, I64))

@@ -18,7 +18,7 @@ from fuser.codegen import schedule, simt
 from fuser.codegen.expand import expand
 from fuser.codegen.loops import Kernel
 from fuser.construct import elementwise as ew
-from fuser.construct import indexing, joining, reduction, views
+from fuser.construct import indexing, joining, random, reduction, views
 from fuser.dtypes import BF16, BOOL, F32, F64, I32, I64, DType
 from fuser.graph import Builder, Graph, Node, ReduceAttrs, ScanAttrs
 from fuser.group import Group
@@ -103,6 +103,12 @@ def positions(b: Builder, t: DType) -> Sequence[Node]:
     return [ew.where(b, _op(b, "less", x, column), x, column)]
 
 
+def drawn(b: Builder, t: DType) -> Sequence[Node]:
+    """Random numbers, of which neighbours share a call."""
+    x = matrix(b, t)
+    return [_op(b, "add", x, random.uniform(b, 5, x.shape)), random.bits(b, 6, x.shape, dtype="u64")]
+
+
 # -- reductions ------------------------------------------------------------------------------------
 def abs_sum(b: Builder, t: DType) -> Sequence[Node]:
     return [reduction.reduce(b, "sum", _op(b, "absolute", matrix(b, t)))]
@@ -139,6 +145,12 @@ def residual_norm(b: Builder, t: DType) -> Sequence[Node]:
     s = _op(b, "add", x, r)
     mean = reduction.mean(b, _op(b, "multiply", s, s), axis=1, keepdims=True)
     return [s, _op(b, "multiply", _op(b, "multiply", s, _op(b, "rsqrt", _op(b, "add", mean, 1e-6))), w)]
+
+
+def dropped_norm(b: Builder, t: DType) -> Sequence[Node]:
+    """A value too dear to compute again in each stage."""
+    s = random.dropout(b, matrix(b, t), 0.25, 3)
+    return [_op(b, "subtract", s, reduction.mean(b, s, axis=1, keepdims=True))]
 
 
 def cross_entropy(b: Builder, t: DType) -> Sequence[Node]:
@@ -187,12 +199,12 @@ def scan_variants(b: Builder, t: DType) -> Sequence[Node]:
     ]
 
 
-POINTWISE = (polynomial, broadcast, transposed, shifted, joined, gathered, stencil, positions)
-ROWS = (abs_sum, row_sum, row_statistics, softmax, layer_norm, residual_norm, cross_entropy)
+POINTWISE = (polynomial, broadcast, transposed, shifted, joined, gathered, stencil, positions, drawn)
+ROWS = (abs_sum, row_sum, row_statistics, softmax, layer_norm, residual_norm, dropped_norm, cross_entropy)
 COLUMNS = (column_sum, column_normalise, middle_sum)
 SCANS = (running_sum, running_max, scan_variants)
 PROGRAMS: dict[str, Build] = {p.__name__: p for p in (*POINTWISE, *ROWS, *COLUMNS, *SCANS)}
-FLOAT_ONLY = frozenset({"scan_variants", "softmax", "layer_norm", "residual_norm", "cross_entropy", "column_normalise"})
+FLOAT_ONLY = frozenset({"scan_variants", "softmax", "layer_norm", "residual_norm", "cross_entropy", "column_normalise", "drawn", "dropped_norm"})
 HALF = frozenset({BF16})
 DTYPES = (F32, F64, I32, BOOL, BF16)
 

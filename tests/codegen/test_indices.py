@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from fuser.codegen import simt
 from fuser.codegen.builder import KernelBuilder
 from fuser.codegen.expand import expand
-from fuser.codegen.indices import IndexEmitter, Ranges
-from fuser.codegen.loops import Launch
+from fuser.codegen.indices import IndexEmitter, Ranges, TileLane
+from fuser.codegen.loops import Launch, Lit
+from fuser.codegen.schedule.alignment import Alignment
 from fuser.dtypes import I32, I64
 from fuser.hostexpr import HostExpr, call, lit, sym
 
@@ -125,3 +126,24 @@ def test_host_parts_become_parameters() -> None:
     b.store(out, 0, emitter.value(P * N * M + N * 2 - 1))
     kernel = b.finish(Launch((1, 1), 1))
     assert {str(p.expr) for p in kernel.scalars} == {"m*n", "2*n - 1"}
+
+
+@pytest.mark.parametrize("q", [2, 4, 8, 16])
+def test_lanes_of_a_tile_share_quotients_and_know_their_remainders(q: int) -> None:
+    b = KernelBuilder("k", "cuda")
+    first = b.apply("multiply", (b.special("thread"), b.literal(8, I32)), I32)
+    divides = Alignment(True, frozenset({"m"})).divides
+    at = IndexEmitter(b, {"p": b.scalar(N, I32)}, RANGES, I32, divides)
+    lanes = [at.in_lane("q", TileLane(first, j, 8)) for j in range(8)]
+    quotients = [lane.value(call("//", P * M + Q, q)) for lane in lanes]
+    remainders = [lane.value(call("%", P * M + Q, q)) for lane in lanes]
+    assert len(set(quotients)) == max(8 // q, 1)
+    assert all(isinstance(r, Lit) and r.value == j % q for j, r in enumerate(remainders)) == (q <= 8)
+
+
+def test_an_unproved_multiple_is_divided_lane_by_lane() -> None:
+    b = KernelBuilder("k", "cuda")
+    first = b.apply("multiply", (b.special("thread"), b.literal(8, I32)), I32)
+    at = IndexEmitter(b, {"p": b.scalar(N, I32)}, RANGES, I32, Alignment(True).divides)
+    found = {at.in_lane("q", TileLane(first, j, 8)).value(call("//", P * M + Q, 4)) for j in range(8)}
+    assert len(found) == 8

@@ -37,24 +37,30 @@ def test_the_published_vectors(counter: tuple[int, ...], key: tuple[int, ...], r
     assert tuple(int(v) for v in run(build)) == result
 
 
-def philox(counter: np.ndarray[Any, Any], key: int) -> np.ndarray[Any, Any]:
-    """Word 0 in plain Python integers, written apart from the implementation."""
-    out = []
-    for i in counter.tolist():
+def philox(calls: int, key: int) -> np.ndarray[Any, Any]:
+    """All words of the first calls in plain Python integers, written apart from the implementation."""
+    out: list[int] = []
+    for i in range(calls):
         c, k = [i & 0xFFFFFFFF, i >> 32, 0, 0], [key & 0xFFFFFFFF, key >> 32 & 0xFFFFFFFF]
         for _ in range(10):
             p, q = c[0] * 0xD2511F53, c[2] * 0xCD9E8D57
             c = [q >> 32 ^ c[1] ^ k[0], q & 0xFFFFFFFF, p >> 32 ^ c[3] ^ k[1], p & 0xFFFFFFFF]
             k = [(k[0] + 0x9E3779B9) & 0xFFFFFFFF, (k[1] + 0xBB67AE85) & 0xFFFFFFFF]
-        out.append(c[0])
+        out += c
     return np.array(out, np.uint32)
 
 
 @pytest.mark.parametrize("key", [0, 1, 2**40 + 5, -1])
 def test_bits_follow_the_logical_index(key: int) -> None:
-    found = run(lambda b, k: random.bits(b, k, (3, 4)), scalars={"k": key})[0]
+    found = run(lambda b, k: random.bits(b, k, (3, 5)), scalars={"k": key})[0]
     assert found.dtype == np.uint32
-    assert (found.reshape(-1) == philox(np.arange(12), key)).all()
+    assert (found.reshape(-1) == philox(4, key)[:15]).all()
+
+
+def test_two_words_an_element_come_from_one_call() -> None:
+    found = run(lambda b: random.bits(b, 9, (3, 5), dtype="u64"))[0]
+    low, high = philox(8, 9).astype(np.uint64).reshape(-1, 2)[:15].T
+    assert (found.reshape(-1) == low + (high << np.uint64(32))).all()
 
 
 def test_a_key_may_be_an_array() -> None:
