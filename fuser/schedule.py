@@ -20,10 +20,11 @@ class CudaSchedule:
     """A CUDA schedule.
 
     threads: block size. vector: elements a thread takes together along the contiguous axis (part of `order.lanes`
-    for rows). unroll: vectors (or rows, for columns) in flight a thread. threads_per_row: threads that share a
-    row ("rows"), or row lanes that share a column ("columns"). order: the fixed reduction order. resident: raw input
-    rows kept in registers between stages. aligned: every buffer starts 16-byte aligned. multiples: dim symbols that
-    are multiples of 16; with both, provably aligned vectors are loaded and stored whole. index_bits: 32 or 64.
+    for rows). unroll: vectors (or rows, for columns) in flight a thread. threads_per_row: threads that share a row
+    ("rows"), row lanes that share a column ("columns"), or threads along a tile's row (stencils; else 1). order: the
+    fixed reduction order. resident: raw input rows kept in registers between stages. aligned: every buffer starts
+    16-byte aligned. multiples: dim symbols that are multiples of 16; with both, provably aligned vectors are loaded
+    and stored whole. index_bits: 32 or 64.
     """
 
     kind: CudaKind

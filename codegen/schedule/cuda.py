@@ -21,6 +21,7 @@ from fuser.codegen.schedule import (
     lower_scan_long,
     lower_shared,
     lower_split,
+    lower_stencil,
     lower_transposed,
 )
 from fuser.codegen.schedule.accumulate import Fold, folds_of
@@ -38,6 +39,7 @@ from fuser.errors import InternalError
 from fuser.graph import Graph, Node, ReduceAttrs
 from fuser.group import Group
 from fuser.hostexpr import HostExpr, lit
+from fuser.hostfunctions import ceil_pow2
 from fuser.keys import SizeClass
 from fuser.order import Order, order
 from fuser.schedule import CudaKind, CudaSchedule
@@ -48,6 +50,7 @@ BLOCK = 256  # threads of a block unless a row needs more
 RESIDENT_BYTES = 128  # of a row's raw inputs that a thread keeps from stage to stage
 LONG_LANES = 4096  # lanes of rows that are long enough to wait in shared memory (8 Ki elements)
 LOOP_REGISTERS = 48  # of states, and of elements on their way, that a loop over a row unrolls up to
+MARCH = 4  # vectors that a thread of a stencil takes one after another: what lies between them is loaded once
 SHORT_ROW = 16  # elements a thread up to which even one stage loads its whole row before it computes
 LANE_STEPS = 2048  # steps times lanes that a kernel's main body may have: beyond, the compiler is the bottleneck
 
@@ -79,6 +82,8 @@ def lower(graph: Graph, group: Group, schedule: CudaSchedule, layouts: Layouts) 
     frame = Frame(graph, group, layouts, schedule.index_bits, "cuda", alignment)
     if schedule.tile:
         return (lower_transposed.lower(frame, body, schedule),)
+    if schedule.kind == "pointwise" and schedule.threads_per_row > 1:
+        return (lower_stencil.lower(frame, body, schedule),)
     if schedule.kind == "pointwise":
         return (lower_pointwise.lower(frame, body, schedule),)
     if schedule.kind == "split":
@@ -142,8 +147,24 @@ class _Chooser:
         if (side := self._square(vector)) and total >= side * side * self.device.sms:
             return replace(self._schedule("pointwise", BLOCK, vector, 1), tile=side)
         vector = self._fewer(vector, total)
+        if axes and not self.group.in_place and lower_stencil.neighbours(self.body):
+            return self._stencil(vector, total)
         unroll = self._unroll(vector, total)
         return self._schedule("pointwise", BLOCK, vector, unroll)
+
+    def _stencil(self, vector: int, total: int) -> CudaSchedule:
+        """At least 128 neighbouring elements a row of a block's tile, so that what two blocks load both is small."""
+        inner, march = self.body.parallel[-1].extent, lower_stencil.marching(self.body)
+        vector = self._dividing(vector, inner)
+        if march is None:
+            return self._schedule("pointwise", BLOCK, vector, 1, BLOCK)
+        across = min(max(128 // vector, 32), BLOCK, max(ceil_pow2(-(-self._representative(inner) // vector)), 2))
+        unroll = min(MARCH, ceil_pow2(self._representative(march.extent)))
+        while unroll > 1 and (
+            unroll * vector * self._steps() > LANE_STEPS or total < unroll * vector * BLOCK * self.device.sms * 2
+        ):
+            unroll //= 2
+        return self._schedule("pointwise", BLOCK, vector, unroll, across)
 
     def _square(self, vector: int) -> int:
         """Side of the squares for transposed operands; 0 where there are none, or they do not fit."""

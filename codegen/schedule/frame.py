@@ -62,6 +62,10 @@ class Frame:
             return self.graph.arguments[node.attrs.position].name
         return f"{node.op}_{node.id}"
 
+    def size(self, number: int) -> Dim:
+        """Elements from the first to the last one of a buffer, by its node."""
+        return self._size(self.graph.by_id[number])
+
     def _size(self, node: Node) -> Dim:
         """Elements from the first to the last one of a node's memory."""
         if not (isinstance(node.attrs, InputAttrs) and self.layouts[node.attrs.position] == "s"):

@@ -114,7 +114,7 @@ def _join(b: Builder, low: Node, high: Node) -> Node:
 
 
 def _unit(b: Builder, drawn: tuple[Node, ...], open_low: bool = False) -> Node:
-    """Floats in [0, 1), or in (0, 1] when `open_low`: multiples of 2^-24 (f32) from one word, of 2^-53 (f64) from two."""
+    """Floats in [0, 1), or in (0, 1] when `open_low`: multiples of 2^-24 (f32, one word) or 2^-53 (f64, two)."""
     if len(drawn) == 2:
         count, size, dtype = ew.node(b, "right_shift", _join(b, *drawn), ew.as_node(b, 11, U64)), 53, F64
     else:

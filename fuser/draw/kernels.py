@@ -82,6 +82,7 @@ def _cuda(plan: Plan, k: PlannedKernel, s: CudaSchedule) -> str:
     vector = f"{_widest(plan, k)}x{s.vector}" if s.vector > 1 else _widest(plan, k)
     if s.kind == "pointwise":
         tile = f", squares of {s.tile} through shared memory" if s.tile else ""
+        tile = f", {s.threads_per_row} threads/row of a tile" if s.threads_per_row > 1 else tile
         return f"{s.threads} threads, {s.unroll} x {vector} each{tile}"
     if s.kind == "columns":
         return f"{s.threads} threads, {vector}, {s.threads_per_row} threads/column{_order(s)}"

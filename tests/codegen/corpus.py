@@ -18,7 +18,7 @@ from fuser.codegen import schedule, simt
 from fuser.codegen.expand import expand
 from fuser.codegen.loops import Kernel
 from fuser.construct import elementwise as ew
-from fuser.construct import indexing, joining, random, reduction, views
+from fuser.construct import indexing, joining, random, reduction, storing, views
 from fuser.dtypes import BF16, BOOL, F32, F64, I32, I64, DType
 from fuser.graph import Builder, Graph, Node, ReduceAttrs, ScanAttrs
 from fuser.group import Group
@@ -92,6 +92,27 @@ def stencil(b: Builder, t: DType) -> Sequence[Node]:
     at = [(slice(1, -1), slice(1, -1)), (slice(2, None), slice(1, -1)), (slice(1, -1), slice(0, -2))]
     center, below, left = (indexing.getitem(b, x, key) for key in at)
     return [_op(b, "subtract", _op(b, "add", below, left), center)]
+
+
+def edged_stencil(b: Builder, t: DType) -> Sequence[Node]:
+    """Seven points in three dimensions, the edges kept as they were."""
+    x = b.argument("x", t, (K, N, M))
+    inside = (slice(1, -1),) * 3
+    total = indexing.getitem(b, x, inside)
+    for axis in range(3):
+        for side in (slice(None, -2), slice(2, None)):
+            total = _op(b, "add", total, indexing.getitem(b, x, (*inside[:axis], side, *inside[axis + 1 :])))
+    return [storing.setitem(b, x, inside, total)]
+
+
+def wide_stencil(b: Builder, t: DType) -> Sequence[Node]:
+    """Along one axis, further than a vector reaches, beside an array that is read in one place."""
+    x, y = b.argument("x", t, (N + 12,)), b.argument("y", t, (N,))
+    parts = [indexing.getitem(b, x, slice(k, k - 12 or None)) for k in (0, 5, 6, 12)]
+    total = y
+    for part in parts:
+        total = _op(b, "add", total, part)
+    return [total]
 
 
 def positions(b: Builder, t: DType) -> Sequence[Node]:
@@ -199,12 +220,35 @@ def scan_variants(b: Builder, t: DType) -> Sequence[Node]:
     ]
 
 
-POINTWISE = (polynomial, broadcast, transposed, shifted, joined, gathered, stencil, positions, drawn)
+POINTWISE = (
+    polynomial,
+    broadcast,
+    transposed,
+    shifted,
+    joined,
+    gathered,
+    stencil,
+    wide_stencil,
+    positions,
+    drawn,
+)
 ROWS = (abs_sum, row_sum, row_statistics, softmax, layer_norm, residual_norm, dropped_norm, cross_entropy)
 COLUMNS = (column_sum, column_normalise, middle_sum)
 SCANS = (running_sum, running_max, scan_variants)
 PROGRAMS: dict[str, Build] = {p.__name__: p for p in (*POINTWISE, *ROWS, *COLUMNS, *SCANS)}
-FLOAT_ONLY = frozenset({"scan_variants", "softmax", "layer_norm", "residual_norm", "cross_entropy", "column_normalise", "drawn", "dropped_norm"})
+SIZED: dict[str, Build] = {"edged_stencil": edged_stencil}  # need lengths of at least 3
+FLOAT_ONLY = frozenset(
+    {
+        "scan_variants",
+        "softmax",
+        "layer_norm",
+        "residual_norm",
+        "cross_entropy",
+        "column_normalise",
+        "drawn",
+        "dropped_norm",
+    }
+)
 HALF = frozenset({BF16})
 DTYPES = (F32, F64, I32, BOOL, BF16)
 
@@ -230,7 +274,7 @@ class Case:
     @cached_property
     def graph(self) -> Graph:
         b = Builder(self.name)
-        outputs = PROGRAMS[self.name](b, self.dtype)
+        outputs = {**PROGRAMS, **SIZED}[self.name](b, self.dtype)
         return prepare(b.close(outputs))
 
     @cached_property

@@ -8,7 +8,7 @@ import pytest
 
 from fuser.codegen import simt
 from fuser.codegen.expand import expand
-from fuser.codegen.loops import walk
+from fuser.codegen.loops import Load, LoadVec, walk
 from fuser.codegen.schedule import cuda
 from fuser.codegen.verify import verify
 from fuser.device import find
@@ -183,6 +183,28 @@ def test_transposed_operands_cross_in_squares(dtype: DType, size: tuple[int, int
 def test_squares_are_for_large_transposed_operands() -> None:
     assert Case("transposed", F32, sizes(8192, 8192, 1)).schedules[0].tile == 64
     assert Case("broadcast", F32, sizes(8192, 8192, 1)).schedules[0].tile == 0
+
+
+@pytest.mark.parametrize("size", [(5, 48, 7), (9, 64, 16), (16, 16, 3), (3, 33, 5), (40, 130, 2)], ids=str)
+@pytest.mark.parametrize("name", ["stencil", "edged_stencil", "wide_stencil"])
+def test_tiles_of_a_stencil_change_no_bit(name: str, size: tuple[int, int, int]) -> None:
+    for dtype, variant in product((F32, BF16, F64), ({}, {"aligned": False}, {"strided": True})):
+        case = Case(name, dtype, sizes(*size), **variant)
+        (chosen,) = case.schedules
+        assert chosen.threads_per_row > 1
+        want = [a.tobytes() for a in replace(case, fused=False).run()]
+        vectors = {1, 16 // dtype.bytes if "aligned" not in variant and size[1] % 16 == size[0] % 16 == 0 else 1}
+        for vector, (unroll, across) in product(vectors, ((1, 16), (2, 4), (4, 16))):
+            other = replace(chosen, vector=vector, unroll=unroll, threads_per_row=across, threads=64)
+            assert under(case, other) == want, other
+
+
+def test_a_stencil_loads_what_its_vectors_share_once() -> None:
+    (chosen,) = Case("edged_stencil", F32, sizes(512, 512, 512)).schedules
+    assert (chosen.vector, chosen.threads_per_row, chosen.unroll) == (4, 32, cuda.MARCH)
+    (kernel,) = Case("edged_stencil", F32, sizes(512, 512, 512)).kernels
+    loads = [s for s in walk(kernel.body) if isinstance(s, (Load, LoadVec))]
+    assert len(loads) == (cuda.MARCH + 2) + 2 * cuda.MARCH + 2 * cuda.MARCH  # centres, rows above and below, sides
 
 
 @pytest.mark.parametrize("name", ["abs_sum", "row_statistics"])
