@@ -268,7 +268,10 @@ class KernelBuilder:
             raise InternalError(f"`{buffer}` is not {wrong[0].dtype}", "kernel-type")
 
     def _zero(self, dtype: DType, name: str) -> Operand:
-        """Zero of any dtype; half dtypes have no literals, so theirs is a converted one."""
+        """Zero of any dtype; half and complex dtypes have no literals, so theirs is made."""
+        if dtype.is_complex:
+            part = self.literal(0.0, dtype.component)
+            return self.let("complex", (part, part), dtype, name)
         if not dtype.is_half:
             return self.literal(0, dtype)
         from fuser.dtypes import F32

@@ -10,9 +10,9 @@ from difflib import get_close_matches
 
 from fuser.frontend import ast
 from fuser.frontend.layout import Refused
-from fuser.specs import COMPLEX_NAMES, DTYPE_NAMES
+from fuser.specs import DTYPE_NAMES
 
-WEAK = ("float", "int", "bool")
+WEAK = ("float", "int", "bool", "complex")
 _DIM_OPERATORS = frozenset({"+", "-", "*", "//"})
 _EXAMPLE = "write for instance `x`, `x: [n, d]`, `x: f32[n, d]`, `x: bf16[..., d]`, `eps: float = 1e-6`"
 
@@ -48,8 +48,6 @@ def _named(name: ast.Name) -> ast.Annotation:
 def _dtype(name: ast.Name) -> str:
     if name.id in DTYPE_NAMES:
         return DTYPE_NAMES[name.id].name
-    if name.id in COMPLEX_NAMES or name.id == "complex":
-        raise Refused("complex numbers are not supported", "complex", (name.place,), "use two real arrays")
     near = get_close_matches(name.id, [*DTYPE_NAMES, *WEAK, "str"], n=1)
     hint = f"did you mean `{near[0]}`?" if near else _EXAMPLE
     raise Refused(f"`{name.id}` is not a type", "annotation", (name.place,), hint)

@@ -38,7 +38,7 @@ class Syntax:
 # -- expressions -----------------------------------------------------------------------------------
 @dataclass(frozen=True, eq=False, slots=True)
 class Number(Syntax):
-    value: int | float
+    value: int | float | complex
 
 
 @dataclass(frozen=True, eq=False, slots=True)

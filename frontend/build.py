@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fuser import trees
+from fuser import hostcomplex, trees
 from fuser.construct import elementwise
 from fuser.construct.common import same_shape
 from fuser.dtypes import BF16, F16, DType
@@ -24,10 +24,11 @@ from fuser.frontend.resolve import NO_SCOPE, Names
 from fuser.frontend.storage import Storage
 from fuser.frontend.values import Array, Value, describe, dims_of, fresh, is_host, subscript
 from fuser.graph import Builder, Effect, Graph, Node
+from fuser.hostcomplex import HostComplex
 from fuser.hostexpr import HostExpr, call, scalar_symbol
 from fuser.specs import DTYPE_NAMES, ArraySpec, ScalarSpec, Spec
 
-_HOST_RANK = {"bool": 0, "int": 1, "float": 2}
+_HOST_RANK = {"bool": 0, "int": 1, "float": 2, "complex": 3}
 
 
 class Returned:
@@ -75,7 +76,8 @@ class Runner(Expressions):
             self._storages[len(self.b.arguments) - 1] = storage
             return Array(storage)
         if isinstance(spec, ScalarSpec):
-            return scalar_symbol(parameter.name, spec.kind)
+            kind = spec.kind
+            return hostcomplex.argument(parameter.name) if kind == "complex" else scalar_symbol(parameter.name, kind)
         return spec.value  # type: ignore[no-any-return]
 
     def _results(self, value: Value, place: ast.Place) -> tuple[list[Node], trees.OutputTree]:
@@ -92,6 +94,9 @@ class Runner(Expressions):
                 outputs.append(node)
                 if node not in self.b.names:
                     self.b.label(node, "out")
+            elif isinstance(leaf, HostComplex):
+                leaves.append(trees.ArrayLeaf(len(outputs)))
+                outputs.append(elementwise.as_node(self.b, leaf))
             elif isinstance(leaf, HostExpr):
                 leaves.append(trees.HostLeaf(leaf))
             elif leaf is None or is_host(leaf):
@@ -205,12 +210,14 @@ class Runner(Expressions):
         raise DTypeError(message, "declared-kind", spans, hint)
 
     def _weak(self, kind: str, value: Any) -> Value:
-        """A number as `float`, `int` or `bool`: widened, never narrowed (None then)."""
-        own = value.kind if isinstance(value, HostExpr) else type(value).__name__
+        """A number as `complex`, `float`, `int` or `bool`: widened, never narrowed (None then)."""
+        own = value.kind if isinstance(value, HostExpr | HostComplex) else type(value).__name__
         if _HOST_RANK[own] > _HOST_RANK[kind]:
             return None
         if own == kind:
             return value  # type: ignore[no-any-return]
+        if kind == "complex":
+            return hostcomplex.settled(hostcomplex.of(value))
         return call(kind, value) if isinstance(value, HostExpr) else {"float": float, "int": int}[kind](value)
 
     # -- statements --------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from fuser import dtypes
 from fuser.construct import elementwise, reduction, storing, views
 from fuser.construct.common import NeedsStatic
 from fuser.errors import DTypeError, FuserError, ShapeError, TraceError, UnsupportedError
+from fuser.frontend.complexscalar import ComplexScalar
 from fuser.frontend.context import Context, Specialize
 from fuser.frontend.poison import Poison
 from fuser.frontend.scalar import Scalar
@@ -41,6 +42,8 @@ def unwrap(ctx: Context, value: Any) -> Any:
         return value.node if known is None else np.asarray(known)[()]
     if kind is Scalar:
         return value.expr
+    if kind is ComplexScalar:
+        return value.value
     if kind in (list, tuple):
         return kind([unwrap(ctx, v) for v in value])
     if kind is slice:
@@ -102,7 +105,7 @@ def attempt(ctx: Context, frame: FrameType | None, build: Callable[[], Any]) -> 
         what = need.message.partition(" must be known")[0]
         raise Specialize(what, need.expr, need.spans[0] if need.spans else ctx.b.span) from None
     except UnsupportedError as error:
-        ctx.refuse(frame, "; ".join(error.notes or (error.message,)))
+        ctx.refuse(frame, "; ".join(error.notes or (error.message,)), kind=type(error))
         return Poison(ctx)
     except FuserError as error:
         raise ctx.located(error, frame) from None

@@ -87,7 +87,11 @@ def inner_function(value: object) -> Any:
 # -- snapshots ---------------------------------------------------------------------------------------
 def snapshot(fn: Any) -> Any:
     """A hashable picture of everything that `fn` reads from outside. Cheap where that is little."""
-    return _Picture(_looked.get(_key(fn), frozenset())).of(fn, "", 0)
+    try:
+        looked = _looked.get(_key(fn), frozenset())
+    except TypeError:  # a NumPy ufunc, say: it cannot be held weakly, and nothing of it was looked into
+        looked = frozenset()
+    return _Picture(looked).of(fn, "", 0)
 
 
 class _Picture:

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from fuser.dtypes import COMPLEX, find
+from fuser.dtypes import find
 from fuser.errors import DTypeError, FuserError, Span, TraceError, UnsupportedError
 from fuser.frontend import conditions, locations
 from fuser.graph import Builder, Node
@@ -57,6 +57,7 @@ class Refusal:
     text: str
     advice: str
     span: Span | None
+    kind: type[UnsupportedError] = UnsupportedError
 
 
 class Context:
@@ -115,7 +116,7 @@ class Context:
         if found is not None and (id(array) in self.known or _same_content(found[1], array)):
             return found[2]
         dtype = find(str(array.dtype).removeprefix("torch."))
-        if dtype is None or dtype in COMPLEX:
+        if dtype is None:
             message = f"an array of dtype {array.dtype} is used: not supported"
             raise DTypeError(message, "dtype", (self.b.span,) if self.b.span else ())
         captured = self.known.get(id(array))
@@ -147,13 +148,16 @@ class Context:
         frame = locations.user_frame(sys._getframe(1))
         raise Specialize(what, expr, locations.span_of(frame) if frame is not None else self.b.span)
 
-    def refuse(self, frame: FrameType | None, advice: str, text: str = "", span: Span | None = None) -> None:
+    def refuse(
+        self, frame: FrameType | None, advice: str, text: str = "", span: Span | None = None,
+        kind: type[UnsupportedError] = UnsupportedError,
+    ) -> None:  # fmt: skip
         """Collect a call without an operator; the trace goes on to find the others."""
         span = locations.span_of(frame) if frame is not None else span or self.b.span
         shown = locations.source_text(frame) if frame is not None else text
         if text and text.rpartition(".")[2] not in shown:  # called through another name
             shown = f"{shown} ({text})" if shown else text
-        refusal = Refusal(shown, advice, span)
+        refusal = Refusal(shown, advice, span, kind)
         if refusal not in self.refusals:
             self.refusals.append(refusal)
 
@@ -175,7 +179,9 @@ class Context:
         room = max(map(len, places))
         lines = [f"{p:<{room}}  {r.text:<{width}}  {r.advice}" for p, r in zip(places, self.refusals, strict=True)]
         of = f"{count} of {max(self.calls, count)} calls in `{self.name}`"
-        return UnsupportedError(f"{of} {'has' if count == 1 else 'have'} no operator", "unsupported-call", (), lines)
+        kinds = {r.kind for r in self.refusals}
+        kind = kinds.pop() if len(kinds) == 1 else UnsupportedError
+        return kind(f"{of} {'has' if count == 1 else 'have'} no operator", "unsupported-call", (), lines)
 
     def located(self, error: FuserError, frame: FrameType | None) -> FuserError:
         """The error with the user's line, where it has no place yet."""

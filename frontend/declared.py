@@ -76,7 +76,7 @@ class Dims:
 
     def _match_dim(self, expr: ast.Expr, actual: Dim, owner: str) -> None:
         if isinstance(expr, ast.Number):
-            self._fixed(expr, int(expr.value), actual, owner)
+            self._fixed(expr, int(expr.value.real), actual, owner)
         elif not isinstance(expr, ast.Name):
             self.pending.append(Pending(expr, actual, owner))
         elif expr.id not in self.bound:
@@ -136,7 +136,7 @@ class Dims:
         for node in reversed(list(ast.walk(expr))):
             match node:
                 case ast.Number():
-                    values[id(node)] = lit(int(node.value))
+                    values[id(node)] = lit(int(node.value.real))
                 case ast.Name():
                     values[id(node)] = wrap(self.value(node.id)) if node.id in self.bound else (extra or {})[node.id]
                 case ast.Binary():

@@ -11,6 +11,7 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
+from fuser import hostcomplex
 from fuser.construct import elementwise
 from fuser.construct.common import NeedsStatic
 from fuser.errors import DTypeError, FuserError, TraceError, UnsupportedError
@@ -19,6 +20,7 @@ from fuser.frontend.declared import Dims
 from fuser.frontend.resolve import Names, Scope
 from fuser.frontend.values import Array, Value, describe, fresh, is_number, settled
 from fuser.graph import Builder, Node
+from fuser.hostcomplex import HostComplex
 from fuser.hostexpr import HostExpr, call
 
 Task = Generator[Any, Any, Any]
@@ -93,6 +95,8 @@ class Machine:
             hint = f"per element: `where({text}, a, b)` or `a if {text} else b`"
             message = f"{what} needs one truth value; `{text}` is an array"
             self.fail(TraceError, message, "data-dependent-if", place, shown, hint)
+        if isinstance(value, HostComplex):
+            raise self.needs_static(what, value.re if value.im.is_literal else value.im, place)
         if isinstance(value, HostExpr):
             raise self.needs_static(what, value, place)
         return bool(value)
@@ -103,11 +107,13 @@ class Machine:
         return NeedsStatic(message, "static", value, (self.module.span(place),))
 
     # -- arithmetic --------------------------------------------------------------------------------
-    def operand(self, value: Value, op: str, place: ast.Place) -> Node | HostExpr | bool | int | float:
+    def operand(
+        self, value: Value, op: str, place: ast.Place
+    ) -> Node | HostExpr | HostComplex | bool | int | float | complex:
         """A value as `construct` takes it; DTypeError for what no operator takes."""
         if isinstance(value, Array):
             return value.node(self.b)
-        if is_number(value) or isinstance(value, HostExpr):
+        if is_number(value) or isinstance(value, HostExpr | complex | HostComplex):
             return value  # type: ignore[return-value]
         shown = describe(self.b, value)
         self.fail(DTypeError, f"`{op}` takes arrays and numbers, not {shown}", "operand", place)
@@ -117,6 +123,8 @@ class Machine:
         operands = [self.operand(v, op, place) for v in values]
         self.at(place)
         if not any(isinstance(o, Node) for o in operands):
+            if name in hostcomplex.OPERATORS and any(isinstance(o, complex | HostComplex) for o in operands):
+                return hostcomplex.settled(hostcomplex.OPERATORS[name](*map(hostcomplex.of, operands)))  # type: ignore[arg-type]
             operands = self._host_operands(name, operands, place)
         result = elementwise.apply(self.b, name, *operands)
         return fresh(result) if isinstance(result, Node) else self.host(result, place)
@@ -137,9 +145,6 @@ class Machine:
     def host(self, value: Any, place: ast.Place) -> Value:
         """A host result, as a Python number when known; bounded in size."""
         number = settled(value)
-        if isinstance(number, complex):
-            message = f"the result {number} is complex; complex numbers are not supported"
-            self.fail(DTypeError, message, "complex", place)
         if isinstance(number, int) and number.bit_length() > MAX_BITS:
             self._too_long(place)
         if isinstance(number, HostExpr) and self._terms(number) > MAX_TERMS:

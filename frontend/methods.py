@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from fuser import dtypes
-from fuser.construct import elementwise, indexing
-from fuser.dtypes import BOOL, COMPLEX
+from fuser.construct import complexes, elementwise, indexing
+from fuser.dtypes import BOOL
 from fuser.errors import DTypeError
 from fuser.frontend import calls, scatter, selection
 from fuser.frontend.poison import Poison
 from fuser.frontend.scalar import Scalar
-from fuser.frontend.storage import Index
+from fuser.frontend.storage import Index, Part
 from fuser.frontend.tracer import TracedArray
 from fuser.graph import Node
 from fuser.hostexpr import HostExpr, lit
@@ -218,6 +218,17 @@ def view(array: TracedArray, dtype: Any = None, type: Any = None) -> Any:
     return made
 
 
+def part(array: TracedArray, name: str) -> Any:
+    """`z.real` or `z.imag` of a complex array: a view that can be stored into; a value of a scalar."""
+    ctx = array._ctx
+    frame = ctx.enter()
+    if array.is_scalar:
+        return calls.wrap(ctx, getattr(complexes, name)(ctx.b, array.node), frame)
+    view = array.through(Part(name))
+    ctx.label(view.node, frame)
+    return view
+
+
 # -- copies and conversions ----------------------------------------------------------------------------
 def astype(
     array: TracedArray, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True
@@ -235,7 +246,7 @@ def astype(
 
 def _dtype(array: TracedArray, spelling: Any) -> dtypes.DType:
     found = dtypes.find(spelling)
-    if found is None or found in COMPLEX:
+    if found is None:
         b = array._ctx.b
         raise DTypeError(f"dtype {spelling!r} is not supported", "dtype", (b.span,) if b.span else ())
     return found
@@ -260,7 +271,7 @@ def round_(array: TracedArray, decimals: Any = 0, out: Any = None) -> Any:
 
 def conjugate(array: TracedArray) -> Any:
     """The method gives a real array itself (the function `np.conj` a copy)."""
-    return array
+    return np.conjugate(array) if array.node.dtype.is_complex else array
 
 
 _OWN: dict[str, Callable[..., Any]] = {

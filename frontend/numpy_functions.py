@@ -101,15 +101,16 @@ def _can_cast(ctx: Context, frame: Frame, from_: Any, to: Any, casting: Any = "s
 
 
 def _kind(answer: bool) -> Callable[..., Any]:
-    return lambda ctx, frame, x: answer
+    """Whether the elements are complex (True) or not."""
+    return lambda ctx, frame, x: (type(x) is TracedArray and x.node.dtype.is_complex) == answer
 
 
 def _real(ctx: Context, frame: Frame, val: Any) -> Any:
-    return val
+    return val.real if type(val) is TracedArray else val
 
 
 def _imag(ctx: Context, frame: Frame, val: Any) -> Any:
-    return np.zeros_like(val)
+    return val.imag if type(val) is TracedArray else np.zeros_like(val)
 
 
 def _text(ctx: Context, frame: Frame, a: Any, *args: Any, **kwargs: Any) -> str:
@@ -124,8 +125,10 @@ def _share(ctx: Context, frame: Frame, a: Any, b: Any, max_work: Any = None) -> 
 
 
 def conjugate(ctx: Context, frame: Frame, x: Any) -> Any:
-    """The conjugate of real numbers: a copy (NumPy has no loop for bool and gives int8)."""
+    """The conjugate; of real numbers a copy (NumPy has no loop for bool and gives int8)."""
     node = _node(ctx, x)
+    if node.dtype.is_complex:
+        return calls.wrap(ctx, elementwise.node(ctx.b, "conjugate", node), frame, calls.are_ordered([x]))
     return calls.wrap(ctx, elementwise.cast(ctx.b, node, I8) if node.dtype == BOOL else node, frame)
 
 
@@ -145,7 +148,7 @@ def _unstack(ctx: Context, frame: Frame, x: Any, axis: int = 0) -> Any:
 
 OWN: dict[str, Callable[..., Any]] = {
     "shape": _shape, "ndim": _ndim, "size": _size, "copy": _copy, "copyto": _copyto, "fill_diagonal": _fill_diagonal,
-    "result_type": _result_type, "can_cast": _can_cast, "iscomplexobj": _kind(False), "isrealobj": _kind(True),
+    "result_type": _result_type, "can_cast": _can_cast, "iscomplexobj": _kind(True), "isrealobj": _kind(False),
     "real": _real, "imag": _imag, "array_repr": _text, "array_str": _text, "array2string": _text,
     "unstack": _unstack, "apply_over_axes": _apply_over_axes, "putmask": _putmask, "may_share_memory": _share,
     "shares_memory": _share,

@@ -10,11 +10,13 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from fuser.construct import composite, elementwise, reduction
+from fuser import hostcomplex
+from fuser.construct import complexes, composite, elementwise, reduction
 from fuser.dtypes import BOOL, F64, I64, DType
 from fuser.errors import ArgumentError, DTypeError, TraceTypeError
 from fuser.frontend import ast
 from fuser.frontend.resolve import unknown_attribute
+from fuser.frontend.storage import Part
 from fuser.frontend.values import (
     Array,
     Builtin,
@@ -30,6 +32,7 @@ from fuser.frontend.values import (
     transposed,
 )  # fmt: skip
 from fuser.graph import Node
+from fuser.hostcomplex import HostComplex
 from fuser.hostexpr import HostExpr
 from fuser.hostexpr import call as host_call
 from fuser.optable import table
@@ -184,6 +187,10 @@ def attribute(m: Machine, value: Value, node: ast.Attribute) -> Value:
             return Method(value, node.name)
         known = [*_PROPERTIES, *_OWN_METHODS, *table().names("method")]
         raise unknown_attribute(m.module.span(node.name_place), describe(m.b, value), node.name, known)
+    if isinstance(value, complex | HostComplex) and node.name in ("real", "imag"):
+        both = hostcomplex.of(value)
+        part: Value = settled(both.re if node.name == "real" else both.im)
+        return part
     raise unknown_attribute(m.module.span(node.name_place), describe(m.b, value), node.name, [])
 
 
@@ -197,8 +204,17 @@ _PROPERTIES: dict[str, Callable[[Any, Array], Value]] = {
     "size": lambda m, x: settled(numel(dims_of(m.b, x.node(m.b)))),
     "dtype": lambda m, x: x.node(m.b).dtype,
     "T": lambda m, x: transposed(m.b, x),
+    "real": lambda m, x: _part(m, x, "real"),
+    "imag": lambda m, x: _part(m, x, "imag"),
     "mT": lambda m, x: wrapped_row(m, "matrix_transpose", x),
 }
+
+
+def _part(m: Machine, x: Array, name: str) -> Value:
+    """The real or imaginary parts: of a complex array a view; of a real one itself, or zeros."""
+    if x.node(m.b).dtype.is_complex:
+        return x.view(Part(name))
+    return x if name == "real" else fresh(complexes.imag(m.b, x.node(m.b)))
 
 
 def wrapped_row(m: Machine, name: str, x: Array) -> Value:

@@ -18,6 +18,7 @@ import numpy as np
 from fuser.construct import elementwise
 from fuser.errors import ArgumentError
 from fuser.frontend import advice, aliasing, calls, context, numpy_functions
+from fuser.frontend.complexscalar import ComplexScalar
 from fuser.frontend.context import Context
 from fuser.frontend.poison import Poison
 from fuser.frontend.scalar import Scalar
@@ -104,6 +105,8 @@ def _literal_list(ctx: Context, value: Any) -> Any:
 
 
 def _strong(ctx: Context, value: Any) -> Any:
+    if type(value) is ComplexScalar:
+        return calls.fresh(ctx, elementwise.as_node(ctx.b, value.value))
     if type(value) is not Scalar:
         return value
     return calls.fresh(ctx, elementwise.as_node(ctx.b, value.expr))

@@ -18,7 +18,7 @@ from fuser.frontend import ast
 from fuser.frontend.values import Builtin, PythonType, Value
 from fuser.optable import table
 from fuser.optable.base import Row
-from fuser.specs import COMPLEX_NAMES, DTYPE_NAMES
+from fuser.specs import DTYPE_NAMES
 
 _PREFIXES = ("np", "numpy", "cp", "cupy", "torch", "math", "jnp", "jax", "scipy", "fuser", "F")
 _ELSEWHERE = {
@@ -26,7 +26,6 @@ _ELSEWHERE = {
     "input": "a program has no input but its parameters",
     "enumerate": "write `for i in range(4):` and index",
     "zip": "write `for i in range(4):` and index",
-    "complex": "complex numbers are not supported",
     "self": "a program has no classes",
 }
 
@@ -179,8 +178,6 @@ def nearest(name: str, own: frozenset[str]) -> str | None:
         return f"operators need no prefix: write `exp(x)` for `{name}.exp(x)`"
     if name in _ELSEWHERE:
         return _ELSEWHERE[name]
-    if name in COMPLEX_NAMES:
-        return "complex numbers are not supported; use two real arrays"
     offered = [*builtins(), *table().names("dsl"), *table().names("numpy")]
     near = get_close_matches(name, sorted(own), n=1) or get_close_matches(name, offered, n=1)
     return f"did you mean `{near[0]}`?" if near else None

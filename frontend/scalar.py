@@ -88,6 +88,10 @@ class Scalar:
     def _binary(self, op: str, other: Any, swapped: bool = False) -> Any:
         operand = operand_of(other)
         if operand is None:
+            if isinstance(other, complex) and not isinstance(other, np.generic):
+                from fuser.frontend.complexscalar import arithmetic
+
+                return arithmetic(self._ctx, op, other, self) if swapped else arithmetic(self._ctx, op, self, other)
             if isinstance(other, (np.generic, np.ndarray)):
                 return self._meets_numpy(op, other, swapped)
             return NotImplemented

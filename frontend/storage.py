@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from fuser.construct import indexing, storing, views
+from fuser.construct import complexes, indexing, storing, views
 from fuser.graph import Builder, Node
 from fuser.hostexpr import HostExpr, lit
 from fuser.shapes import Shape
@@ -168,6 +168,24 @@ class Flip:
 
     def write(self, b: Builder, x: Node, value: Node) -> Node:
         return views.flip(b, value, self.axes)
+
+
+@dataclass(frozen=True)
+class Part:
+    """The real or imaginary parts of complex elements."""
+
+    name: str
+    writable: bool = True
+    ordered: bool = True
+    contiguous: bool = False
+
+    def read(self, b: Builder, x: Node) -> Node:
+        return complexes.real(b, x) if self.name == "real" else complexes.imag(b, x)
+
+    def write(self, b: Builder, x: Node, value: Node) -> Node:
+        if self.name == "real":
+            return complexes.join(b, value, complexes.imag(b, x))
+        return complexes.join(b, complexes.real(b, x), value)
 
 
 @dataclass(frozen=True)

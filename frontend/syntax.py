@@ -265,7 +265,7 @@ class Builder:
         return ast.Number(_span(items), float(items[0].replace("_", "")))
 
     def imaginary(self, items: list[Token]) -> ast.Number:
-        raise Refused("complex numbers are not supported", "complex", (_span(items),), "use two real arrays")
+        return ast.Number(_span(items), complex(items[0].replace("_", "")))
 
     def text(self, items: list[Token]) -> ast.Text:
         return ast.Text(_span(items), "".join(text_value(t) for t in items))

@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from fuser import trees
+from fuser import hostcomplex, trees
 from fuser.construct import elementwise
 from fuser.construct.common import NeedsStatic
 from fuser.errors import FuserError
 from fuser.frontend import purity
+from fuser.frontend.complexscalar import ComplexScalar
 from fuser.frontend.context import Context, Specialize, tracing
 from fuser.frontend.poison import StopTrace
 from fuser.frontend.rebind import Rebinder
@@ -100,6 +101,8 @@ class _Run:
             self.arguments.append(storage)
             return TracedArray(self.ctx, storage, is_scalar=spec.is_scalar)
         if isinstance(spec, ScalarSpec):
+            if spec.kind == "complex":
+                return ComplexScalar(self.ctx, hostcomplex.argument(name))
             return host(self.ctx, scalar_symbol(name, spec.kind))
         return self.rebinder.value(spec.value, name, lambda: spec.value, 0)
 
@@ -126,6 +129,9 @@ class _Run:
         """One returned value."""
         if type(leaf) is Scalar:
             return HostLeaf(leaf.expr)
+        if type(leaf) is ComplexScalar:
+            outputs.append(elementwise.as_node(self.ctx.b, leaf.value))
+            return ArrayLeaf(len(outputs) - 1)
         if type(leaf) is TracedArray:
             outputs.append(leaf.node)
             whole = leaf._step is None and not leaf.is_scalar
@@ -150,7 +156,11 @@ class _Run:
 
 def bind(fn: Callable[..., Any], arguments: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Positional and keyword arguments from values by parameter name."""
-    bound = inspect.BoundArguments(inspect.signature(fn), dict(arguments))
+    signature = inspect.signature(fn)
+    given = dict(arguments)
+    if isinstance(fn, np.ufunc):  # its defaults exclude each other when they are given
+        given = {k: v for k, v in given.items() if v is not signature.parameters[k].default}
+    bound = inspect.BoundArguments(signature, given)
     return bound.args, bound.kwargs
 
 

@@ -188,11 +188,23 @@ class TracedArray:
 
     @property
     def real(self) -> Any:
-        return self
+        """A view of the real parts; a real array itself."""
+        return methods.part(self, "real") if self.node.dtype.is_complex else self
+
+    @real.setter
+    def real(self, value: Any) -> None:
+        methods.setitem(self.real, Ellipsis, value)
 
     @property
     def imag(self) -> Any:
-        return np.zeros_like(self)
+        """A view of the imaginary parts; zeros for a real array."""
+        return methods.part(self, "imag") if self.node.dtype.is_complex else np.zeros_like(self)
+
+    @imag.setter
+    def imag(self, value: Any) -> None:
+        if not self.node.dtype.is_complex:
+            raise TraceTypeError("array does not have imaginary part to set", "complex")
+        methods.setitem(self.imag, Ellipsis, value)
 
     @property
     def device(self) -> Any:
@@ -244,7 +256,11 @@ class TracedArray:
         return float(self._number("float()", "a number", "data-dependent-number", note))
 
     def __complex__(self) -> complex:
-        return complex(self._number("complex()", "a number", "data-dependent-number", "complex is not supported yet"))
+        return complex(
+            self._number(
+                "complex()", "a number", "data-dependent-number", "leave it out: a traced scalar computes like a number"
+            )
+        )
 
     def __index__(self) -> int:
         note = "option: pass a Python int, which specialises the function; or index with the array itself"

@@ -16,6 +16,7 @@ from fuser.errors import IndexingError, Span
 from fuser.frontend import ast
 from fuser.frontend.storage import Index, Permute, Step, Storage
 from fuser.graph import Builder, Node
+from fuser.hostcomplex import HostComplex
 from fuser.hostexpr import ExprKind, HostExpr
 from fuser.optable.base import Row
 from fuser.shapes import Shape, text_of
@@ -106,7 +107,7 @@ class Builtin:
 
 
 Value = Union[
-    Array, HostExpr, bool, int, float, str, None, DType, PythonType, slice, range, EllipsisType,
+    Array, HostExpr, HostComplex, bool, int, float, complex, str, None, DType, PythonType, slice, range, EllipsisType,
     "tuple[Value, ...]", "list[Value]", ast.Function, Row, Method, Builtin,
 ]  # fmt: skip
 
@@ -118,12 +119,12 @@ def fresh(node: Node, origin: Origin | None = None) -> Array:
 
 def is_number(value: object) -> bool:
     """A Python number, known while compiling."""
-    return isinstance(value, bool | int | float)
+    return isinstance(value, bool | int | float | complex)
 
 
 def is_host(value: object) -> bool:
     """A number that the host computes: known now, or at the call."""
-    return is_number(value) or isinstance(value, HostExpr)
+    return is_number(value) or isinstance(value, HostExpr | HostComplex)
 
 
 def settled(value: Any) -> Any:
@@ -159,7 +160,7 @@ def describe(b: Builder, value: Any) -> str:
     if isinstance(value, Array):
         node = value.node(b)
         return f"{node.dtype}{text_of(dims_of(b, node))}"
-    if isinstance(value, HostExpr):
+    if isinstance(value, HostExpr | HostComplex):
         return f"`{value}`, a run-time {value.kind}"
     if isinstance(value, tuple | list):
         return "a tuple" if isinstance(value, tuple) else "a list"

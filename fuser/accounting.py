@@ -15,7 +15,9 @@ from fuser.graph import Graph, InputAttrs, Node, ScalarAttrs, ViewAttrs
 from fuser.group import Group
 from fuser.runtime.arena import Life, place
 
-FREE = frozenset({"input", "scalar", "iota", "view", "item", "round"})  # operators that are no kernel of their own
+FREE = frozenset(
+    {"input", "scalar", "iota", "view", "item", "round", "real", "imag"}
+)  # operators that are no kernel of their own
 
 
 def elements(node: Node, env: Mapping[str, Any]) -> int:
@@ -32,9 +34,9 @@ def nbytes(node: Node, env: Mapping[str, Any]) -> int:
 
 
 def materialised(node: Node) -> Node:
-    """The node whose memory an unfused operator would read for this operand: through views, items, rounds and the
-    widening of stored half-precision values."""
-    while node.op in ("view", "item", "round") or _widens(node):
+    """The node whose memory an unfused operator would read for this operand: through views, items, rounds, parts of
+    complex values and the widening of stored half-precision values."""
+    while node.op in ("view", "item", "round", "real", "imag") or _widens(node):
         node = node.inputs[0]
     return node
 
@@ -52,7 +54,7 @@ def operands(node: Node, env: Mapping[str, Any]) -> Iterator[tuple[Node, int, bo
     sizes: dict[Node, tuple[int, bool]] = {}
     for n in node.inputs:
         source = materialised(n)
-        if isinstance(source.attrs, ScalarAttrs) or source.op == "iota":
+        if _is_host(source) or source.op == "iota":
             continue
         size = min(elements(n, env), elements(source, env)) * source.storage.bytes
         before, direct = sizes.get(source, (0, True))
@@ -103,14 +105,16 @@ def is_launched(node: Node) -> bool:
 
 
 def unfused(graph: Graph, env: Mapping[str, Any]) -> tuple[int, int]:
-    """(kernels, bytes) when every operator runs alone."""
+    """(kernels, bytes) when every operator runs alone, complex ones as the program has them."""
+    graph = graph.whole or graph
     operators = [n for n in graph.nodes if is_launched(n)]
     moved = sum(sum(size for _, size, _ in operands(n, env)) + nbytes(n, env) for n in operators)
     return len(operators), moved
 
 
 def _is_host(node: Node) -> bool:
-    return isinstance(materialised(node).attrs, ScalarAttrs)
+    node = materialised(node)
+    return isinstance(node.attrs, ScalarAttrs) or (node.op == "complex" and all(map(_is_host, node.inputs)))
 
 
 def floor(graph: Graph, env: Mapping[str, Any]) -> int:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fuser import trees
-from fuser.errors import ArgumentError, DeviceError, DTypeError
+from fuser.errors import ArgumentError, DeviceError
 from fuser.hostexpr import HostExpr
 from fuser.keys import Layout, TraceKey, stride_symbol
 from fuser.runtime import arrays
@@ -78,10 +78,13 @@ def bind(
         elif root not in static_names and type(leaf) in (int, float) and name not in request.scalars:
             specs.append(ScalarSpec("int" if type(leaf) is int else "float"))
             env[f"={name}"] = leaf
-        elif isinstance(leaf, complex) and not isinstance(leaf, (int, float)):
-            raise DTypeError(
-                f"`{name}` is complex: not supported yet", "complex", notes=["pass real and imaginary parts"]
-            )
+        elif (
+            root not in static_names
+            and type(leaf) is complex
+            and not {f"{name}.real", f"{name}.imag"} & request.scalars
+        ):
+            specs.append(ScalarSpec("complex"))
+            env |= {f"={name}.real": leaf.real, f"={name}.imag": leaf.imag}
         else:
             specs.append(StaticSpec(_hashable(leaf, name)))
     family, place = placement(names, specs, infos)

@@ -2,7 +2,7 @@
 
 In: a `Compiled` and arguments. Out: a `Verdict` per result, or CheckFailed saying where and by how much.
 Tolerances: results of integer and bool dtype must be equal; floats may differ by `rtol` relative to the largest
-magnitude that enters the sum of the result's row, because reductions are ordered per device kind.
+modulus that enters the sum of the result's row, because reductions are ordered per device kind.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fuser import trees
+from fuser import dtypes, trees
 from fuser.compiled import check_failed
 from fuser.runtime import arrays
 
@@ -95,7 +95,8 @@ def _compare_leaf(name: str, got: Any, wanted: Any, rtol: float | None) -> Verdi
     if a.size == 0:
         return Verdict(name, str(a.dtype), a.shape, True, 0.0, (), None, None)
     equal = a.tobytes() == b.tobytes()
-    wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
+    wide = np.complex128 if a.dtype.kind == "c" else np.float64
+    wide_a, wide_b = a.astype(wide), b.astype(wide)
     with np.errstate(all="ignore"):
         scale = np.nanmax(np.where(np.isfinite(wide_b), np.abs(wide_b), 0)) or 1.0
         difference = np.where(wide_a == wide_b, 0, np.abs(wide_a - wide_b) / np.maximum(np.abs(wide_b), scale * 1e-2))
@@ -108,5 +109,6 @@ def _compare_leaf(name: str, got: Any, wanted: Any, rtol: float | None) -> Verdi
 def _within(v: Verdict, rtol: float | None) -> bool:
     if v.dtype.startswith(("int", "uint", "bool")):
         return False
-    short = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64"}[v.dtype]
-    return v.largest <= (RTOL[short] if rtol is None else rtol)
+    found = dtypes.find(v.dtype)
+    assert found is not None, v.dtype
+    return v.largest <= (RTOL[found.component.name] if rtol is None else rtol)

@@ -80,6 +80,9 @@ def generate(kind: str, spec: object, dims: Mapping[str, int], seed: int) -> Any
         return np.full(shape, int(kind == "ones"), dtype)
     if kind == "arange":
         return np.arange(int(np.prod(shape, dtype=np.int64))).reshape(shape).astype(dtype)
+    if spec.dtype.is_complex:
+        parts = [generate(kind, ArraySpec(spec.dtype.component, shape), {}, seed + k) for k in range(2)]
+        return (parts[0] + 1j * parts[1]).astype(dtype)
     if kind == "randint" or not spec.dtype.is_float:
         return rng.integers(0, 2 if spec.dtype.kind == "b" else 100, shape).astype(dtype)
     drawn = rng.standard_normal(shape) if kind == "randn" else rng.random(shape)

@@ -26,7 +26,7 @@ class DType:
     """One element type.
 
     `kind` is NumPy's letter (b, i, u, f, c); `bits` the storage width (bool stores 8 bits).
-    Complex types have rows in the table but no operator accepts them yet.
+    Complex types are storage: a pass computes them as pairs of reals (`passes/split.py`).
     """
 
     name: str
@@ -46,6 +46,25 @@ class DType:
     def is_integer(self) -> bool:
         """Signed or unsigned integer; bool is not one."""
         return self.kind in "iu"
+
+    @property
+    def is_inexact(self) -> bool:
+        """A float or complex type."""
+        return self.kind in "fc"
+
+    @property
+    def is_complex(self) -> bool:
+        return self.kind == "c"
+
+    @property
+    def component(self) -> DType:
+        """The dtype of a complex type's two parts; the dtype itself otherwise."""
+        return {"c64": F32, "c128": F64}.get(self.name, self)
+
+    @property
+    def alignment(self) -> int:
+        """Bytes that an element's address is a multiple of: NumPy aligns a complex number as its parts."""
+        return self.component.bytes
 
     @property
     def is_half(self) -> bool:
@@ -161,6 +180,11 @@ def promote(items: Iterable[DType | WeakKind]) -> DType:
     for t in strong[1:]:
         result = _promote_two(result, t)
     return _apply_weak(result, weak[-1]) if weak else result
+
+
+def complex_of(t: DType) -> DType:
+    """The complex type that holds a real one: c128 for f64 and integers of 32 bits or more, as NumPy promotes."""
+    return promote([t, "complex"])
 
 
 def compute_dtype(t: DType) -> DType:

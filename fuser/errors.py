@@ -141,6 +141,10 @@ class UnsupportedError(FuserError, NotImplementedError):
     """Calls that have no operator; all of them in one message."""
 
 
+class ComplexError(UnsupportedError, TypeError):
+    """An operator that complex numbers do not have."""
+
+
 class DeviceError(FuserError, RuntimeError):
     """The asked-for device does not exist or cannot be used; or arrays of several devices are mixed."""
 

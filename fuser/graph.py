@@ -180,7 +180,8 @@ class Graph:
     """A closed program: `nodes` in topological (id) order, reachable from outputs and effects only.
 
     `outputs` is flat; `output_tree` (opaque to passes) says how results are nested. `names` maps a node
-    to the user's variable names (latest last); `spans` to source places. Neither affects meaning.
+    to the user's variable names (latest last); `spans` to source places. Neither affects meaning. `whole` is the graph
+    whose complex operators were split into this one's real ones.
     """
 
     name: str
@@ -193,6 +194,7 @@ class Graph:
     names: Mapping[Node, tuple[str, ...]] = field(default_factory=dict)
     output_tree: Any = None
     source: str = ""
+    whole: Graph | None = None
 
     @cached_property
     def users(self) -> Mapping[Node, tuple[Node, ...]]:
@@ -354,7 +356,7 @@ class Rewriter:
         effects = [Effect(e.argument, self.output(e.node)) for e in g.effects]
         closed = b.close(outputs, effects, g.output_tree, g.source)
         guards = tuple(dict.fromkeys((*g.guards, *closed.guards)))
-        return closed.with_(guards=guards)
+        return closed.with_(guards=guards, whole=g.whole)
 
     def output(self, node: Node) -> Node:
         """The new node for an output or effect value (a pass may wrap it)."""

@@ -34,8 +34,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "&": operator.and_, "|": operator.or_, "^": operator.xor, "<<": operator.lshift, ">>": operator.rshift,
     "~": operator.invert, "float": float, "int": int, "bool": bool, "where": lambda c, a, b: a if c else b,
     "sqrt": math.sqrt, "exp": math.exp, "log": math.log, "sin": math.sin, "cos": math.cos, "tanh": math.tanh,
-    "floor": math.floor, "ceil": math.ceil,
+    "hypot": math.hypot, "floor": math.floor, "ceil": math.ceil,
 }  # fmt: skip
 BOOL_RESULT = frozenset({"<", "<=", ">", ">=", "==", "!=", "not", "bool"})
-FLOAT_RESULT = frozenset({"/", "float", "sqrt", "exp", "log", "sin", "cos", "tanh"})
+FLOAT_RESULT = frozenset({"/", "float", "sqrt", "exp", "log", "sin", "cos", "tanh", "hypot"})
 INT_RESULT = frozenset({"int", "floor", "ceil", "ceil_pow2", "bit_length"})

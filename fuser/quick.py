@@ -265,6 +265,8 @@ def _places(ticket: Ticket, positional: int, signature: Any, bound: Bound, captu
                 return None
             array_places.append(position)
         elif isinstance(spec, ScalarSpec):
+            if spec.kind == "complex":  # two symbols of one argument
+                return None
             if position is None:
                 fixed.append((f"={name}", bound.env[f"={name}"]))
             else:

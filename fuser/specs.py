@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from operator import add, floordiv, mul, sub
 from typing import Any
 
-from fuser.dtypes import ALL, COMPLEX, DType
+from fuser.dtypes import ALL, COMPLEX, DType, WeakKind
 from fuser.errors import ArgumentError
-from fuser.hostexpr import ExprKind, HostExpr, as_dim, sym
+from fuser.hostexpr import HostExpr, as_dim, sym
 from fuser.shapes import Shape, text_of
 
 
@@ -41,7 +41,7 @@ class ArraySpec:
 class ScalarSpec:
     """A Python scalar whose value arrives with each call; weak in promotion."""
 
-    kind: ExprKind
+    kind: WeakKind
 
     def __str__(self) -> str:
         return self.kind
@@ -64,9 +64,8 @@ LONGEST_DIM = 200  # characters
 _OPERATORS = {ast.Add: add, ast.Sub: sub, ast.Mult: mul, ast.FloorDiv: floordiv}
 _SPEC = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:\[([^\[\]]*)\])?\s*")
 # What may be written for a dtype in program text: no NumPy character codes, which would claim names such as `d`.
-DTYPE_NAMES: dict[str, DType] = {name: t for t in ALL for name in (t.name, str(t.numpy))}
-COMPLEX_NAMES = frozenset(name for t in COMPLEX for name in (t.name, str(t.numpy)))
-_WEAK: dict[str, ExprKind] = {"float": "float", "int": "int", "bool": "bool"}
+DTYPE_NAMES: dict[str, DType] = {name: t for t in (*ALL, *COMPLEX) for name in (t.name, str(t.numpy))}
+_WEAK: dict[str, WeakKind] = {"float": "float", "int": "int", "bool": "bool", "complex": "complex"}
 
 
 def parse(text: str) -> ArraySpec | ScalarSpec:
@@ -82,7 +81,7 @@ def parse(text: str) -> ArraySpec | ScalarSpec:
         return ScalarSpec(_WEAK[name])
     dtype = DTYPE_NAMES.get(name)
     if dtype is None:
-        known = ", ".join(t.name for t in ALL)
+        known = ", ".join(t.name for t in (*ALL, *COMPLEX))
         raise ArgumentError(f"`{name}` in the spec `{text}` is not a dtype", "spec", notes=(f"dtypes: {known}",))
     parts = [p.strip() for p in dims.split(",")] if dims and dims.strip() else []
     return ArraySpec(dtype, tuple(_parse_dim(p, text) for p in parts))

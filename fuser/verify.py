@@ -138,7 +138,7 @@ def _scalar_row(node: Node, row: ScalarOp) -> Findings:
             yield f"bitcast from {node.inputs[0].dtype} to {node.dtype}"
         return
     seen = [i.dtype for i in node.inputs]
-    rule = row.rule(seen)
+    rule = row.resolve(seen)
     if rule is None:
         yield f"refuses ({', '.join(map(str, seen))})"
     elif list(rule.operands) != seen or rule.result != node.dtype:

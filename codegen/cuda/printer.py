@@ -15,13 +15,13 @@ from typing import Any
 from fuser.codegen import loops
 from fuser.codegen.cuda.addresses import addresses
 from fuser.codegen.cuda.prelude import HELPERS, prelude, vector_type
-from fuser.codegen.cuda.types import c_type, convert, literal, reinterpret, unsigned_type
+from fuser.codegen.cuda.types import c_type, convert, join, literal, reinterpret, unsigned_type, zero
 from fuser.codegen.loops import BufferParam, Kernel, Lit, Operand, Statement, Var
 from fuser.codegen.primitives import spelling
 from fuser.dtypes import DType
 from fuser.errors import InternalError
 from fuser.optable import table as default_table
-from fuser.optable.base import Call, Convert, Infix, Prefix, Table, Ternary
+from fuser.optable.base import Call, Convert, Infix, Join, Part, Prefix, Table, Ternary
 
 FULL_WARP = "0xffffffffu"
 _SPECIAL = {"thread": "threadIdx.x", "block": "blockIdx.x", "block_y": "blockIdx.y"}
@@ -103,6 +103,10 @@ class _Printer:
             return f"{args[0]} ? {args[1]} : {args[2]}"
         if isinstance(spelled, Convert):
             return (reinterpret if spelled.bits else convert)(args[0], source, target)
+        if isinstance(spelled, Part):
+            return f"{args[0]}.{'xy'[spelled.index]}"
+        if isinstance(spelled, Join):
+            return join(args[0], args[1], source)
         if isinstance(spelled, (Infix, Prefix)):
             wraps = spelled.wraps and source.is_integer and s.var.name not in self.plain
             return _operator(spelled, args, source, target, wraps)
@@ -135,7 +139,7 @@ class _Printer:
 
     def load(self, s: loops.Load) -> None:
         read = self.element(s.buffer, s.index)
-        self.define(s.var, read if s.mask is None else f"{self.value(s.mask)} ? {read} : ({c_type(s.var.dtype)})0")
+        self.define(s.var, read if s.mask is None else f"{self.value(s.mask)} ? {read} : {zero(s.var.dtype)}")
 
     def store(self, s: loops.Store) -> None:
         guard = "" if s.mask is None else f"if ({self.value(s.mask)}) "

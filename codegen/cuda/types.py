@@ -17,6 +17,7 @@ C_TYPES = {
     "i8": "signed char", "i16": "short", "i32": "int", "i64": "long long",
     "u8": "unsigned char", "u16": "unsigned short", "u32": "unsigned int", "u64": "unsigned long long",
     "f16": "unsigned short", "bf16": "unsigned short", "f32": "float", "f64": "double",
+    "c64": "float2", "c128": "double2",
 }  # fmt: skip
 _SUFFIX = {"i64": "LL", "u32": "u", "u64": "ULL", "f32": "f"}
 _FLOAT_BITS = {F32: ("__int_as_float", "0x{:08x}"), F64: ("__longlong_as_double", "0x{:016x}LL")}
@@ -35,6 +36,16 @@ _FROM_HALF = {F16: "fuser_f16_to_f32", BF16: "fuser_bf16_to_f32"}
 def c_type(dtype: DType) -> str:
     """The C type that stores and computes a dtype."""
     return C_TYPES[dtype.name]
+
+
+def zero(dtype: DType) -> str:
+    """What a masked load gives where it reads nothing."""
+    return join("0", "0", dtype.component) if dtype.is_complex else f"({c_type(dtype)})0"
+
+
+def join(re: str, im: str, part: DType) -> str:
+    """A complex value of its parts."""
+    return f"make_{'float2' if part == F32 else 'double2'}({re}, {im})"
 
 
 def unsigned_type(dtype: DType) -> str:

@@ -82,17 +82,17 @@ class Access:
         address = self._address(array, index)
         if mask is not None:
             address = self.b.select(mask, address, self._zero_slot())
-        return self.b.load(address, align=array.dtype.bytes, typ=types.memory(array.dtype))
+        return self.b.load(address, align=array.dtype.alignment, typ=types.memory(array.dtype))
 
     def _load_run(self, array: Array, index: Linear, mask: Value | None) -> Any:
         """Lanes that are neighbours in memory, in either direction."""
         kind = types.lanes(types.memory(array.dtype), self.lanes.width)
         address = self._run_address(array, index)
         if mask is None:
-            value = self.b.load(address, align=array.dtype.bytes, typ=kind)
+            value = self.b.load(address, align=array.dtype.alignment, typ=kind)
         else:
             zero = types.zero(types.memory(array.dtype), self.lanes.width)
-            args = [address, ir.Constant(types.I32, array.dtype.bytes), self._run_mask(index, mask), zero]
+            args = [address, ir.Constant(types.I32, array.dtype.alignment), self._run_mask(index, mask), zero]
             value = intrinsic(self.b, "masked.load", kind, args, suffixes=[kind, types.POINTER])
         return value if index.step == 1 else self._reversed(value)
 
@@ -106,7 +106,7 @@ class Access:
         kind = types.lanes(types.memory(array.dtype), width)
         parts = [
             self.b.load(
-                self._address(array, ir.Constant(types.I64, first + k * width)), align=array.dtype.bytes, typ=kind
+                self._address(array, ir.Constant(types.I64, first + k * width)), align=array.dtype.alignment, typ=kind
             )
             for k in range(step)
         ]
@@ -150,19 +150,19 @@ class Access:
 
     def _store_one(self, array: Array, index: Any, value: Any, mask: Any) -> None:
         if mask is None:
-            self.b.store(value, self._address(array, index), align=array.dtype.bytes)
+            self.b.store(value, self._address(array, index), align=array.dtype.alignment)
             return
         with self.b.if_then(mask):
-            self.b.store(value, self._address(array, index), align=array.dtype.bytes)
+            self.b.store(value, self._address(array, index), align=array.dtype.alignment)
 
     def _store_run(self, array: Array, index: Linear, value: Value, mask: Value | None) -> None:
         raw = self._in_memory(array, self.lanes.vector(value))
         raw = raw if index.step == 1 else self._reversed(raw)
         address = self._run_address(array, index)
         if mask is None:
-            self.b.store(raw, address, align=array.dtype.bytes)
+            self.b.store(raw, address, align=array.dtype.alignment)
             return
-        args = [raw, address, ir.Constant(types.I32, array.dtype.bytes), self._run_mask(index, mask)]
+        args = [raw, address, ir.Constant(types.I32, array.dtype.alignment), self._run_mask(index, mask)]
         intrinsic(self.b, "masked.store", ir.VoidType(), args, suffixes=[raw.type, types.POINTER])
 
     def _store_past(self, array: Array, index: Linear, value: Value, stream: Any) -> None:
@@ -209,7 +209,7 @@ class Access:
     def _zero_slot(self) -> Any:
         if self._zero is None:
             with self.b.goto_block(self._entry):
-                self._zero = self.b.alloca(types.I64)
-                self._zero.align, self._zero.type = 8, types.POINTER
-                self.b.store(ir.Constant(types.I64, 0), self._zero)
+                self._zero = self.b.alloca(types.I128)
+                self._zero.align, self._zero.type = 16, types.POINTER
+                self.b.store(ir.Constant(types.I128, 0), self._zero)
         return self._zero

@@ -10,9 +10,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from llvmlite import ir
+
 from fuser.codegen.llvm import irtypes as types
 from fuser.dtypes import BOOL, F16, F32, DType
 from fuser.errors import InternalError
+
+
+def _every_second(index: int, width: int) -> Any:
+    return types.index_vector(list(range(index, 2 * width, 2)))
 
 
 class Converter:
@@ -42,6 +48,26 @@ class Converter:
             raise InternalError(f"bitcast from {source} to {target}", "kernel-type")
         wanted = types.with_element(x, types.scalar(target))
         return x if x.type == wanted else self.b.bitcast(x, wanted)
+
+    def part(self, x: Any, index: int, target: DType) -> Any:
+        """The real or imaginary part (0 or 1) of a complex value's bits: every second lane of them."""
+        width = types.width_of(x)
+        both = self.b.bitcast(x, types.lanes(types.scalar(target), 2 * width))
+        if width == 1:
+            return self.b.extract_element(both, ir.Constant(types.I32, index))
+        return self.b.shuffle_vector(both, ir.Constant(both.type, ir.Undefined), _every_second(index, width))
+
+    def join(self, re: Any, im: Any, target: DType) -> Any:
+        """The bits of complex values of two parts: their lanes in turn."""
+        width = types.width_of(re)
+        if width == 1:
+            both = ir.Constant(types.lanes(re.type, 2), ir.Undefined)
+            for k, part in enumerate((re, im)):
+                both = self.b.insert_element(both, part, ir.Constant(types.I32, k))
+        else:
+            places = [k // 2 + (k % 2) * width for k in range(2 * width)]
+            both = self.b.shuffle_vector(re, im, types.index_vector(places))
+        return self.b.bitcast(both, types.with_element(re, types.scalar(target)))
 
     def _from_integer(self, x: Any, source: DType, target: DType, wanted: Any) -> Any:
         """From bool (i1) or an integer, to an integer or a float."""

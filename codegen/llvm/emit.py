@@ -46,7 +46,7 @@ from fuser.codegen.loops import (
 from fuser.dtypes import BOOL, I64, U64
 from fuser.errors import InternalError
 from fuser.optable import table
-from fuser.optable.base import Convert, pick
+from fuser.optable.base import Convert, Join, Part, pick
 
 UNROLLED = 8  # vector rounds of a loop with a known trip count that are written out
 
@@ -166,6 +166,10 @@ class _Emitter:
         if isinstance(spelling, Convert):
             change = self.converter.bitcast if spelling.bits else self.converter.convert
             return change(raw[0], source, s.var.dtype)
+        if isinstance(spelling, Part):
+            return self.converter.part(raw[0], spelling.index, s.var.dtype)
+        if isinstance(spelling, Join):
+            return self.converter.join(raw[0], raw[1], s.var.dtype)
         return spell.apply(self.b, spelling, raw, types.with_element(raw[0], types.scalar(s.var.dtype)))
 
     def _mutable(self, s: Mutable) -> None:

@@ -1,7 +1,8 @@
 """How fuser's dtypes look in LLVM IR: register types, memory types, literals.
 
 In: `DType` and a lane count (1 is a scalar). Out: llvmlite types and constants. A bool is i1 in a register and i8 in
-memory; a half type is its 16 bits in both (only `cast` looks inside). Its own file because everything that
+memory; a half type is its 16 bits and a complex type its 64 or 128 in both (only `cast`, or the rows `real`, `imag`
+and `complex`, look inside). Its own file because everything that
 writes IR needs it.
 """
 
@@ -15,7 +16,7 @@ from llvmlite import ir
 from fuser.codegen.loops import Lit
 from fuser.dtypes import BF16, BOOL, F16, F32, F64, DType
 
-I1, I8, I16, I32, I64 = (ir.IntType(n) for n in (1, 8, 16, 32, 64))
+I1, I8, I16, I32, I64, I128 = (ir.IntType(n) for n in (1, 8, 16, 32, 64, 128))
 HALF, FLOAT, DOUBLE = ir.HalfType(), ir.FloatType(), ir.DoubleType()
 POINTER = ir.PointerType()
 _REGISTER = {BOOL: I1, F16: I16, BF16: I16, F32: FLOAT, F64: DOUBLE}

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from fuser.construct import complexes, indexing, joining, views
 from fuser.construct import elementwise as ew
-from fuser.construct import indexing, joining, views
 from fuser.construct import reduction as red
 from fuser.construct.common import Value, canonical_shape, describe, fail, is_host, normal_axes, normal_axis, static_int
 from fuser.construct.formula import handle, node_of
@@ -60,7 +60,7 @@ def gradient(b: Builder, x: Node, *spacing: Any, axis: object = None) -> Node | 
     steps = steps * len(axes) if len(steps) == 1 else steps
     if len(steps) != len(axes) or not all(is_host(s) or isinstance(s, np.generic) for s in steps):
         fail(b, UnsupportedError, "np.gradient takes one number, or one a axis, as spacing here", "gradient")
-    x = x if x.dtype.is_float else ew.cast(b, x, F64)
+    x = x if x.dtype.is_inexact else ew.cast(b, x, F64)
     found = tuple(_slope(b, x, k, h) for k, h in zip(axes, steps, strict=True))
     return found[0] if len(found) == 1 else found
 
@@ -133,6 +133,8 @@ def choose(b: Builder, index: Node, choices: Sequence[Value], mode: str = "raise
 
 def nan_to_num(b: Builder, x: Node, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Node:
     """NaN and infinities replaced (by the largest finite values unless given)."""
+    if x.dtype.is_complex:
+        return complexes.by_part(b, x, lambda p: nan_to_num(b, p, nan, posinf, neginf))
     if not x.dtype.is_float:
         return x
     top = float(np.finfo(np.float32).max) if x.dtype.name == "bf16" else float(np.finfo(x.dtype.numpy).max)
@@ -150,6 +152,8 @@ def round_(b: Builder, x: Value, decimals: object = 0) -> Node:
     node = ew.as_node(b, x)
     if node.dtype == BOOL:
         return ew.cast(b, node, F16)
+    if node.dtype.is_complex:
+        return complexes.by_part(b, node, lambda p: round_(b, p, places))
     if not node.dtype.is_float:
         if places >= 0:
             return node
@@ -166,8 +170,8 @@ def round_(b: Builder, x: Value, decimals: object = 0) -> Node:
 def isclose(b: Builder, x: Value, y: Value, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> Node:
     """|x - y| <= atol + rtol * |y|, infinities equal to themselves."""
     x, y = ew.as_node(b, x), ew.as_node(b, y)
-    x = x if x.dtype.is_float else ew.cast(b, x, F64)
-    y = y if y.dtype.is_float else ew.cast(b, y, F64)
+    x = x if x.dtype.is_inexact else ew.cast(b, x, F64)
+    y = y if y.dtype.is_inexact else ew.cast(b, y, F64)
     bound = ew.node(b, "add", ew.node(b, "multiply", ew.node(b, "absolute", y), rtol), atol)
     near = ew.node(b, "less_equal", ew.node(b, "absolute", ew.node(b, "subtract", x, y)), bound)
     near = ew.node(b, "logical_and", near, ew.node(b, "isfinite", y))
@@ -186,7 +190,7 @@ def array_equal(b: Builder, x: Node, y: Node, equal_nan: bool = False) -> Node:
     ):
         return ew.as_node(b, False)
     same = ew.node(b, "equal", x, y)
-    if equal_nan and x.dtype.is_float and y.dtype.is_float:
+    if equal_nan and x.dtype.is_inexact and y.dtype.is_inexact:
         both = ew.node(b, "logical_and", ew.node(b, "isnan", x), ew.node(b, "isnan", y))
         same = ew.node(b, "logical_or", same, both)
     return red.reduce(b, "all", same)

@@ -11,16 +11,17 @@ from typing import Any, NoReturn, Union
 
 import numpy as np
 
-from fuser.dtypes import COMPLEX, DType, WeakKind, find, weak_kind
+from fuser.dtypes import DType, WeakKind, find, weak_kind
 from fuser.errors import ArgumentError, DTypeError, FuserError, OverflowArgumentError, ShapeError, TraceError
 from fuser.graph import Builder, Node
+from fuser.hostcomplex import HostComplex
 from fuser.hostexpr import Dim, HostExpr, Operand, as_dim, from_terms, is_scalar_symbol, terms, wrap
 from fuser.indexmap import bounds
 from fuser.shapes import Relation, Shape, text_of
 
 UNBOUNDED = 1 << 60  # stands for "any length" in interval analysis
 
-Value = Union[Node, HostExpr, bool, int, float, "np.generic[Any]"]
+Value = Union[Node, HostExpr, HostComplex, bool, int, float, complex, "np.generic[Any]"]
 
 
 class NeedsStatic(TraceError):
@@ -45,6 +46,11 @@ def is_host(value: object) -> bool:
     return isinstance(value, HostExpr) or (isinstance(value, bool | int | float) and not isinstance(value, np.generic))
 
 
+def is_complex_host(value: object) -> bool:
+    """A weak complex scalar: a Python complex number, or one of run-time parts."""
+    return isinstance(value, HostComplex) or (isinstance(value, complex) and not isinstance(value, np.generic))
+
+
 def operand_of(b: Builder, value: Value) -> DType | WeakKind:
     """What promotion sees of a value: a strong dtype or a weak kind."""
     if isinstance(value, Node):
@@ -58,9 +64,9 @@ def operand_of(b: Builder, value: Value) -> DType | WeakKind:
         return dtype
     if isinstance(value, np.ndarray):
         fail(b, DTypeError, f"an array of shape {value.shape} is not traced here", "operand", "pass it as an argument")
+    if isinstance(value, HostComplex):
+        return "complex"
     kind = weak_kind(value)
-    if kind == "complex":
-        fail(b, DTypeError, "complex numbers are not supported yet", "complex", "split into real and imaginary arrays")
     if kind is None:
         fail(b, DTypeError, f"a {type(value).__name__} is not an array or a number", "operand")
     return kind
@@ -71,8 +77,6 @@ def dtype_of(b: Builder, spelling: object) -> DType:
     dtype = find(spelling)
     if dtype is None:
         fail(b, DTypeError, f"unknown dtype {spelling!r}", "dtype")
-    if dtype in COMPLEX:
-        fail(b, DTypeError, f"complex dtype {dtype} is not supported yet", "complex")
     return dtype
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from fuser.construct import complexes
 from fuser.construct.common import fail
 from fuser.errors import ArgumentError
 from fuser.graph import Builder, CompositeAttrs, Node
@@ -29,6 +30,8 @@ def composite(b: Builder, name: str, inputs: Sequence[Node], **params: Any) -> N
     for key, value in params.items():
         if not isinstance(value, _STATIC):
             fail(b, ArgumentError, f"`{name}` takes a number or a static value as {key}, not {value!r}", "parameter")
+    if any(n.dtype.is_complex for n in inputs):
+        complexes.refuse(b, name)
     dtype, shape = row.infer(b, inputs, params)
     return b.make(name, inputs, CompositeAttrs(tuple(sorted(params.items()))), dtype, shape)
 

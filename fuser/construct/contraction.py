@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from fuser.construct import complexes, views
 from fuser.construct import elementwise as ew
 from fuser.construct import reduction as red
-from fuser.construct import views
 from fuser.construct.common import Value, canonical_shape, describe, fail, normal_axes, normal_axis, static_int
 from fuser.dtypes import BOOL, DType, promote
 from fuser.errors import ShapeError
@@ -35,7 +35,7 @@ def matmul(b: Builder, x: Node, y: Node) -> Node:
         message = f"matmul: the last axis of {describe(b, x)} and the first matrix axis of {describe(b, y)} differ"
         fail(b, ShapeError, f"{message}: {x.shape[-1]} against {inner}", "matmul")
     if y.rank == 1:
-        return vecdot(b, x, y)
+        return _dot_along(b, x, y, -1)
     if x.rank == 1:
         return _contract(b, views.expand_dims(b, x, 1), y, -2, dtype)
     if dtype == BOOL:
@@ -45,7 +45,9 @@ def matmul(b: Builder, x: Node, y: Node) -> Node:
 
 
 def matmul_node(b: Builder, x: Node, y: Node) -> Node:
-    """The opaque node over matrices of one dtype, batches made equal by views."""
+    """The opaque node over matrices of one dtype, batches made equal by views; four of them for complex ones."""
+    if x.dtype.is_complex:
+        return complexes.product(b, x, y, matmul_node)
     if y.rank > 2 or x.rank < y.rank:
         batch = b.shapes.broadcast([x.shape[:-2], y.shape[:-2]], b.span)
         x = views.broadcast_to(b, x, (*batch, *x.shape[-2:]))
@@ -68,6 +70,11 @@ def _contract(b: Builder, x: Node, y: Node, axis: int, dtype: DType) -> Node:
 
 
 def vecdot(b: Builder, x: Node, y: Node, axis: object = -1) -> Node:
+    """Sum of products along one axis of both, the first conjugated."""
+    return _dot_along(b, complexes.conjugate(b, x), y, axis)
+
+
+def _dot_along(b: Builder, x: Node, y: Node, axis: object) -> Node:
     """Sum of products along one axis of both."""
     product_dtype = promote([x.dtype, y.dtype])
     k = static_int(b, axis, "axis")
@@ -98,7 +105,7 @@ def outer(b: Builder, x: Node, y: Node) -> Node:
 
 
 def vdot(b: Builder, x: Node, y: Node) -> Node:
-    """Sum of products of two flattened arrays."""
+    """Sum of products of two flattened arrays, the first conjugated."""
     return vecdot(b, views.ravel(b, x), views.ravel(b, y))
 
 

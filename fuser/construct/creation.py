@@ -42,7 +42,7 @@ def full(b: Builder, shape: object, fill_value: Value, dtype: object = None) -> 
 
 
 def _converted(b: Builder, value: Value, dtype: DType) -> Node:
-    if is_host(value) and ((dtype.kind != "b" and wrap(value).kind != "float") or dtype.is_float):  # type: ignore[arg-type]
+    if is_host(value) and ((dtype.kind != "b" and wrap(value).kind != "float") or dtype.is_inexact):  # type: ignore[arg-type]
         return ew.as_node(b, value, dtype)
     return ew.cast(b, ew.as_node(b, value), dtype)
 
@@ -96,6 +96,8 @@ def arange(b: Builder, start: Any, stop: Any = None, step: Any = None, dtype: ob
     count = _range_length(b, *numbers)
     if target == BOOL:
         fail(b, DTypeError, "arange has no bool form", "dtype")
+    if target.is_complex:
+        return ew.cast(b, arange(b, start, stop, step, target.component), target)
     index = ew.cast(b, iota(b, (count,), 0), target)
     first, delta = _range_fill(numbers[0], numbers[2], target)
     scaled = index if _is(delta, 1) else ew.combine(b, "multiply", [index, ew.as_node(b, delta, target)], target)

@@ -12,14 +12,16 @@ from typing import Any
 
 import numpy as np
 
+from fuser import hostcomplex
 from fuser.construct import views
-from fuser.construct.common import Value, check_range, describe, dtype_of, fail, is_host, operand_of
-from fuser.dtypes import BOOL, COMPLEX, I64, DType, promote
-from fuser.errors import ArgumentError, DTypeError, OverflowArgumentError, UnsupportedError
+from fuser.construct.common import Value, check_range, describe, dtype_of, fail, is_complex_host, is_host, operand_of
+from fuser.dtypes import BOOL, C128, I64, DType, promote
+from fuser.errors import ArgumentError, ComplexError, DTypeError, OverflowArgumentError, UnsupportedError
 from fuser.graph import Builder, Node
+from fuser.hostcomplex import HostComplex
 from fuser.hostexpr import HostExpr, call, lit, wrap
-from fuser.optable import table
-from fuser.optable.base import Resolution, ScalarOp
+from fuser.optable import complexes, table
+from fuser.optable.base import Resolution, ScalarOp, is_complex
 
 _HOST: dict[str, str] = {
     "add": "+", "subtract": "-", "multiply": "*", "divide": "/", "floor_divide": "//", "remainder": "%",
@@ -69,9 +71,11 @@ def apply(
         resolution = resolve(b, row, values, dtype)
         if name == "power" and (unary := _plain_power(values[1], resolution)):
             name, values = unary, values[:1]
+        elif name == "power" and resolution.result.is_complex and (n := _whole(values[1])) is not None:
+            return _masked(b, multiplied_out(b, values[0], n, resolution.result), where, out)
         nodes = [as_node(b, v, t) for v, t in zip(values, resolution.operands, strict=False)]
         result = combine(b, name, nodes, resolution.result)
-    return result if where is None else _masked(b, result, where, out)
+    return _masked(b, result, where, out)
 
 
 # NumPy's own short forms of `x ** literal`; they are correctly rounded where `pow` is only close.
@@ -86,9 +90,28 @@ def _plain_power(exponent: Value, resolution: Resolution) -> str | None:
         literal = exponent.value if exponent.is_literal else None
     if isinstance(literal, Node) or literal is None:
         return None
-    if resolution.result.is_float:
+    if resolution.result.is_inexact:
+        if isinstance(literal, complex) or (literal is exponent and isinstance(exponent, HostComplex)):
+            return None
         return _FLOAT_POWERS.get(float(literal))
     return _INTEGER_POWERS.get(int(literal)) if resolution.result.is_integer else None
+
+
+def _whole(exponent: Value) -> int | None:
+    """A literal whole exponent that NumPy multiplies out for complex bases."""
+    literal: Any = exponent.value if isinstance(exponent, HostExpr) and exponent.is_literal else exponent
+    if not isinstance(literal, int | float) or literal != literal or abs(literal) >= complexes.LARGEST_INTEGER_POWER:
+        return None
+    return int(literal) if literal == int(literal) else None
+
+
+def multiplied_out(b: Builder, base: Value, n: int, dtype: DType) -> Node:
+    """`base ** n` of a complex base by multiplications, as NumPy does."""
+    x = as_node(b, base, dtype)
+    if n == 0:
+        return views.broadcast_to(b, as_node(b, 1, dtype), x.shape)
+    result = complexes.integer_power(x, abs(n), lambda p, q: node(b, "multiply", p, q))
+    return result if n > 0 else node(b, "divide", as_node(b, 1, dtype), result)
 
 
 def node(b: Builder, name: str, *values: Value, dtype: object = None) -> Node:
@@ -107,13 +130,15 @@ def on_host(name: str, values: Sequence[Value]) -> HostExpr | None:
 def resolve(b: Builder, row: ScalarOp, values: Sequence[Value], dtype: object = None) -> Resolution:
     """The operand and result dtypes by the row's rule; DTypeError where it refuses."""
     seen = [operand_of(b, v) for v in values]
-    if any(s in COMPLEX or s == "complex" for s in seen):
-        fail(b, DTypeError, f"`{row.name}` has no complex form yet", "complex")
-    found = row.rule(seen)
+    if any(is_complex(s) for s in seen) and row.pairs is None and row.resolve(seen) is None:
+        from fuser.construct.complexes import refuse
+
+        refuse(b, row.name)
+    found = row.resolve(seen)
     if dtype is not None:
         wanted = dtype_of(b, dtype)
         if found is None or found.result != wanted or found.result != BOOL:
-            found = row.rule([wanted if s != BOOL or row.name != "where" else s for s in seen])
+            found = row.resolve([wanted if s != BOOL or row.name != "where" else s for s in seen])
             if found is not None and found.result != wanted:
                 fail(b, DTypeError, f"`{row.name}` has no form with dtype={wanted}", "dtype")
     if found is None:
@@ -134,13 +159,29 @@ def as_node(b: Builder, value: Value, dtype: DType | None = None) -> Node:
     """A value as a node, of `dtype` if given. Host values convert at the call; an int must fit an integer dtype."""
     if isinstance(value, Node):
         return value if dtype is None else cast(b, value, dtype)
+    if is_complex_host(value):
+        return _host_complex(b, hostcomplex.of(value), dtype)  # type: ignore[arg-type]
+    if is_host(value) and dtype is not None and dtype.is_complex:
+        return _host_complex(b, HostComplex(wrap(value), lit(0.0)), dtype)  # type: ignore[arg-type]
     if is_host(value):
         return b.scalar(*_host_scalar(b, wrap(value), dtype))  # type: ignore[arg-type]
     strong = operand_of(b, value)
     assert isinstance(value, np.generic)
     assert isinstance(strong, DType)
+    if strong.is_complex:
+        made = _host_complex(b, hostcomplex.of(complex(value)), strong)
+        return made if dtype is None else cast(b, made, dtype)
     literal = b.scalar(lit(value.item() if not isinstance(value.item(), np.generic) else float(value)), strong)
     return literal if dtype is None else cast(b, literal, dtype)
+
+
+def _host_complex(b: Builder, value: HostComplex, dtype: DType | None) -> Node:
+    """A complex number of the host as a node: its parts as two scalars."""
+    target = C128 if dtype is None else dtype
+    if not target.is_complex:
+        return cast(b, _host_complex(b, value, C128), target)
+    parts = [as_node(b, p, target.component) for p in (value.re, value.im)]
+    return b.make("complex", parts, None, target, ())
 
 
 def _host_scalar(b: Builder, expr: HostExpr, dtype: DType | None) -> tuple[HostExpr, DType]:
@@ -166,15 +207,16 @@ def cast(b: Builder, x: Value, dtype: object) -> Node:
     target = dtype_of(b, dtype)
     if not isinstance(x, Node):
         made = as_node(b, x)
-        return as_node(b, x, target) if is_host(x) and target.is_float else cast(b, made, target)
-    if x.dtype in COMPLEX:
-        fail(b, DTypeError, f"complex arrays are not supported yet: {describe(b, x)}", "complex")
+        return as_node(b, x, target) if is_host(x) and target.is_inexact else cast(b, made, target)
+    if x.dtype.is_complex and not target.is_complex and target != BOOL:
+        message = f"{describe(b, x)} as {target} would lose its imaginary part"
+        fail(b, ComplexError, message, "complex", "write z.real, z.imag or np.abs(z)")
     return x if x.dtype == target else b.make("cast", (x,), None, target, x.shape)
 
 
 def bitcast(b: Builder, x: Node, dtype: DType) -> Node:
     """Reinterpret the bits of `x` as a dtype of the same width."""
-    if x.dtype.bits != dtype.bits:
+    if x.dtype.bits != dtype.bits or x.dtype.is_complex != dtype.is_complex:
         fail(
             b,
             DTypeError,
@@ -195,7 +237,9 @@ def where(b: Builder, condition: Value, x: Value, y: Value) -> Node:
     return node(b, "where", condition, x, y)
 
 
-def _masked(b: Builder, result: Node, mask: Value, out: Node | None) -> Node:
+def _masked(b: Builder, result: Node, mask: Value | None, out: Node | None) -> Node:
+    if mask is None:
+        return result
     base = out if out is not None else as_node(b, 0, result.dtype)
     chosen = where(b, cast(b, mask, BOOL), cast(b, result, base.dtype), base)
     if out is not None and len(chosen.shape) != len(out.shape):

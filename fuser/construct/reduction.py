@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from fuser.construct import complexes, views
 from fuser.construct import elementwise as ew
-from fuser.construct import views
 from fuser.construct.common import (
     Value,
     assume,
@@ -108,6 +108,8 @@ def _accumulator(b: Builder, row: Reduction, x: Node, dtype: object) -> Node:
     elif row.name in ("sum", "prod"):
         x = ew.cast(b, x, widened(x.dtype))
     accepted = row.accepts(x.dtype)
+    if accepted is None and x.dtype.is_complex:
+        complexes.refuse(b, row.name)
     if accepted is None:
         fail(b, DTypeError, f"`{row.name}` does not take {describe(b, x)}", "dtype")
     return ew.cast(b, x, accepted)
@@ -191,7 +193,7 @@ def mean(
 
 def _float_dtypes(b: Builder, dtype: DType, asked: object) -> tuple[DType, DType]:
     """(accumulator, result) dtypes of a mean or variance."""
-    result = dtype_of(b, asked) if asked is not None else (dtype if dtype.is_float else F64)
+    result = dtype_of(b, asked) if asked is not None else (dtype if dtype.is_inexact else F64)
     if asked is not None:
         return (F32 if result.is_half else result), result
     return (F32 if dtype.is_half else result), result
@@ -227,6 +229,8 @@ def var(
     array = ew.as_node(b, x)
     acc, result = _float_dtypes(b, array.dtype, dtype)
     axes = tuple(sorted(normal_axes(b, axis, array.rank)))
+    if array.dtype.is_complex:
+        return _complex_var(b, array, axes, keepdims, ddof, where, mean)
     wide = ew.cast(b, array, acc)
     centre = ew.cast(b, mean, acc) if mean is not None else _centre(b, wide, axes, where)
     centred = ew.node(b, "subtract", wide, centre)
@@ -238,6 +242,19 @@ def var(
         squares = ew.node(b, "maximum", ew.node(b, "subtract", squares, excess), 0)  # never below 0 by rounding
     averaged = _over_count(b, squares, _degrees(b, count, ddof), acc)
     averaged = ew.cast(b, averaged, result)
+    return keep(b, averaged, axes) if keepdims else averaged
+
+
+def _complex_var(
+    b: Builder, x: Node, axes: tuple[int, ...], keepdims: bool, ddof: Any, where: Value | None, centre: Node | None
+) -> Node:
+    """The mean squared modulus of the deviations from the mean: a real."""
+    if centre is None:
+        total = reduce(b, "sum", x, axes, where=where)
+        centre = keep(b, _over_count(b, total, _count(b, x, axes, where), x.dtype), axes)
+    squares = complexes.squared_modulus(b, ew.node(b, "subtract", x, centre))
+    count = _count(b, x, axes, where)
+    averaged = _over_count(b, reduce(b, "sum", squares, axes, where=where), _degrees(b, count, ddof), squares.dtype)
     return keep(b, averaged, axes) if keepdims else averaged
 
 
@@ -304,7 +321,7 @@ def average(b: Builder, x: Value, axis: object = None, weights: Node | None = No
         weights = views.expand_dims(b, weights, tuple(a for a in range(array.rank) if a != k))
     weights = views.broadcast_to(b, weights, array.shape)
     scaled = ew.node(b, "multiply", array, weights)
-    if not scaled.dtype.is_float:
+    if not scaled.dtype.is_inexact:
         scaled = ew.cast(b, scaled, F64)
     total = reduce(b, "sum", ew.cast(b, weights, scaled.dtype), axis, keepdims)
     return ew.node(b, "divide", reduce(b, "sum", scaled, axis, keepdims), total)
@@ -315,7 +332,7 @@ def nan_reduce(b: Builder, name: str, x: Value, axis: object = None, keepdims: b
     """nansum, nanprod, nanmin, nanmax, nanmean, nanvar, nanstd, nanargmax/min by masking NaNs."""
     array = ew.as_node(b, x)
     plain: Callable[..., Node] = _PLAIN[name]
-    if not array.dtype.is_float:
+    if not array.dtype.is_inexact:
         return plain(b, array, axis, keepdims, **options)
     valid = ew.node(b, "logical_not", ew.node(b, "isnan", array))
     if name in ("min", "max"):
@@ -358,6 +375,8 @@ def scan(
     if axis is None:
         array, axis = views.ravel(b, array), 0
     along = normal_axis(b, axis, array.rank)
+    if name == "cumprod" and (array.dtype.is_complex or (dtype is not None and dtype_of(b, dtype).is_complex)):
+        complexes.refuse(b, name)
     array = _accumulator(b, table().reduction(row.reduction), array, dtype)
     result = table().reduction(row.reduction).results(array.dtype)[0]
     return b.make(name, (array,), ScanAttrs(along, exclusive, reverse), result, array.shape)

@@ -106,7 +106,7 @@ def inert(build: Build) -> Build:
 
 
 def as_float(b: Builder, x: Node) -> Node:
-    """Floats as they are, integers and bools as f64."""
+    """Floats and complex numbers as they are, integers and bools as f64."""
     from fuser.construct import elementwise
 
-    return x if x.dtype.is_float else elementwise.cast(b, x, F64)
+    return x if x.dtype.is_inexact else elementwise.cast(b, x, F64)

@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 
 from fuser.dtypes import U64, DType
+from fuser.optable import complexes
 from fuser.optable.base import Call, Cost, Infix, Instr, Intrinsic, Names, Prefix, S, ScalarOp, Table, Variant
+from fuser.optable.complexes import pairs
 from fuser.optable.fma import fma_array
 from fuser.optable.rules import fused, integers, numpy_rule
 from fuser.optable.spell import c_call, fast, infix_arithmetic, instr_arithmetic, intrinsic
@@ -74,19 +76,20 @@ BASIC = (
         name="add", arity=2, symbol="+", rule=numpy_rule(np.add), reference=np.add, exact=True,
         cuda={"b": Infix("|"), **infix_arithmetic("+")}, llvm={"b": Instr("or_"), **instr_arithmetic("add")},
         names=Names(numpy=("add",), torch=("add",), methods=("add",)), vjp=lambda g, y, a, b: (g, g),
-        notes="bool + bool is or",
+        notes="bool + bool is or", pairs=pairs(np.add, lambda a, b: a + b),
     ),
     ScalarOp(
         name="subtract", arity=2, symbol="-", rule=numpy_rule(np.subtract), reference=np.subtract, exact=True,
         cuda=infix_arithmetic("-"), llvm=instr_arithmetic("sub"), vjp=lambda g, y, a, b: (g, -g),
         names=Names(numpy=("subtract",), torch=("sub", "subtract"), dsl=("sub",), methods=("sub",)),
-        notes="bool - bool is refused",
+        notes="bool - bool is refused", pairs=pairs(np.subtract, lambda a, b: a - b),
     ),
     ScalarOp(
         name="multiply", arity=2, symbol="*", rule=numpy_rule(np.multiply), reference=np.multiply, exact=True,
         cuda={"b": Infix("&"), **infix_arithmetic("*")}, llvm={"b": Instr("and_"), **instr_arithmetic("mul")},
         names=Names(numpy=("multiply",), torch=("mul", "multiply"), dsl=("mul",), methods=("mul",)),
         vjp=lambda g, y, a, b: (g * b, g * a), notes="bool * bool is and",
+        pairs=pairs(np.multiply, lambda a, b: a * b, "every product and sum rounded"),
     ),
     ScalarOp(
         name="divide", arity=2, symbol="/", rule=numpy_rule(np.divide), reference=np.divide, exact=True,
@@ -97,6 +100,7 @@ BASIC = (
             methods=("div",),
         ),
         vjp=lambda g, y, a, b: (g / b, -(g * y) / b), notes="integers divide as floats (i32 -> f64)",
+        pairs=pairs(np.divide, complexes.divide, "Smith's algorithm in NumPy's order"),
     ),
     ScalarOp(
         name="negative", arity=1, symbol="-", rule=numpy_rule(np.negative), reference=np.negative, exact=True,
@@ -104,15 +108,17 @@ BASIC = (
         llvm={"i": Instr("neg"), "u": Instr("neg"), "f": Instr("fneg")},
         names=Names(numpy=("negative",), torch=("neg", "negative"), dsl=("neg",), methods=("neg",)),
         vjp=lambda g, y, x: (-g,), notes="flips the sign bit, of NaN too; unsigned wraps; bool is refused",
+        pairs=pairs(np.negative, lambda a: -a),
     ),
     ScalarOp(
         name="positive", arity=1, symbol="+", rule=numpy_rule(np.positive), reference=np.positive, exact=True,
         expand=lambda x: x, cost=Cost(0), names=Names(numpy=("positive",), torch=("positive",)),
-        vjp=lambda g, y, x: (g,), notes="bool is refused",
+        vjp=lambda g, y, x: (g,), notes="bool is refused", pairs=pairs(np.positive, lambda a: a),
     ),
     ScalarOp(
         name="square", arity=1, rule=numpy_rule(np.square), reference=np.square, exact=True, expand=lambda x: x * x,
         names=Names(numpy=("square",), torch=("square",), methods=("square",)), vjp=lambda g, y, x: (g * (x * 2),),
+        pairs=pairs(np.square, complexes.square),
     ),
     ScalarOp(
         name="reciprocal", arity=1, rule=numpy_rule(np.reciprocal), reference=_reciprocal_array, exact=True,
@@ -120,6 +126,7 @@ BASIC = (
         variants={"fast": Variant(cuda=fast("reciprocal"), error=2.0**-22, cost=Cost(8, sfu=1, registers=1))},
         names=Names(numpy=("reciprocal",), torch=("reciprocal",), methods=("reciprocal",)),
         notes="integer reciprocal of 0 is 0 (NumPy leaves it open)",
+        pairs=pairs(np.reciprocal, complexes.reciprocal),
     ),
     ScalarOp(
         name="fma", arity=3, hidden=True, rule=fused, reference=fma_array, exact=True, cuda=c_call("fma"),
@@ -139,6 +146,7 @@ SIGNS = (
         cuda=c_call("fabs"), llvm=intrinsic("fabs"), expand=_absolute, vjp=lambda g, y, x: (g * x.op("sign"),),
         names=Names(numpy=("absolute", "abs"), torch=("abs", "absolute"), dsl=("abs",), methods=("abs", "__abs__")),
         notes="clears the sign bit, of NaN too; the most negative integer stays itself",
+        pairs=pairs(np.absolute, lambda a: a.modulus, "`hypot` of the parts"),
     ),
     ScalarOp(
         name="fabs", arity=1, rule=numpy_rule(np.fabs), reference=np.fabs, exact=True, cuda=c_call("fabs"),
@@ -149,6 +157,7 @@ SIGNS = (
         name="sign", arity=1, rule=numpy_rule(np.sign), reference=np.sign, exact=True, expand=_sign, cost=Cost(4),
         names=Names(numpy=("sign",), torch=("sign", "sgn"), methods=("sign",)), continuous=False,
         vjp=lambda g, y, x: (g * 0,), notes="NaN stays NaN, both zeros give +0; bool is refused",
+        pairs=pairs(np.sign, complexes.sign, "z / |z|"),
     ),
     ScalarOp(
         name="heaviside", arity=2, rule=numpy_rule(np.heaviside), reference=np.heaviside, exact=True, expand=_heaviside,

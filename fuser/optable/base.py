@@ -91,7 +91,20 @@ class Libm:
     name: str
 
 
-Spelling = Infix | Prefix | Call | Ternary | Convert | Instr | Intrinsic | Libm
+@dataclass(frozen=True)
+class Part:
+    """Both targets: the real (0) or imaginary (1) part of a complex value. CUDA: `a.x`, `a.y`. LLVM: every second
+    lane of its bits."""
+
+    index: int
+
+
+@dataclass(frozen=True)
+class Join:
+    """Both targets: a complex value of its two parts. CUDA: `make_float2(a, b)`. LLVM: lanes of both in turn."""
+
+
+Spelling = Infix | Prefix | Call | Ternary | Convert | Instr | Intrinsic | Libm | Part | Join
 # key: "i64,u64" (first and second operand; for a row that converts, operand and result), else dtype name ("f32"), else
 # kind ("f", "i", "u", "b"), else "*". None says that the row is not primitive there, although a later key would match.
 Spellings = Mapping[str, "Spelling | None"]
@@ -136,9 +149,28 @@ class Resolution:
     result: DType
 
 
+def is_complex(operand: Operand) -> bool:
+    """Whether an operand is of a complex dtype, or a Python complex number."""
+    return operand == "complex" or (isinstance(operand, DType) and operand.is_complex)
+
+
 Rule = Callable[[Sequence[Operand]], "Resolution | None"]  # None: these dtypes are refused
 Expand = Callable[..., S]  # (*operands: S) -> S; attributes such as a target dtype travel in S.dtype
 Vjp = Callable[..., tuple[Any, ...]]  # (g, y, *operands) -> a gradient (or None) per operand
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pairs:
+    """What a row is on complex operands, written on pairs of reals (`optable.complexes.Z`).
+
+    form(*operands): each a `Z`, or an `S` where the rule asks for a real; gives a `Z`, or an `S` for a real or bool
+    result. `reference` is NumPy's meaning on complex arrays, the row's own where it is None.
+    """
+
+    rule: Rule
+    form: Callable[..., Any]
+    reference: Callable[..., Any] | None = None
+    notes: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,6 +203,13 @@ class ScalarOp:
     symbol: str = ""  # DSL/Python operator token, e.g. "+"
     converts: bool = False  # result dtype is an argument: `expand` and `reference` get it last, as `DType`
     variant_of: str = ""  # the row that this one is a cheaper spelling of
+    pairs: Pairs | None = None  # on complex operands; None: refused
+
+    def resolve(self, operands: Sequence[Operand]) -> Resolution | None:
+        """The row's rule, or where an operand is complex that of its pairs."""
+        if self.pairs is not None and any(is_complex(t) for t in operands):
+            return self.pairs.rule(operands)
+        return self.rule(operands)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,8 +10,9 @@ from __future__ import annotations
 import numpy as np
 
 from fuser.dtypes import U64
-from fuser.optable.base import Infix, Instr, Names, S, ScalarOp, Spellings, Table, Ternary
-from fuser.optable.rules import numpy_rule, selection
+from fuser.optable.base import Infix, Instr, Names, Pairs, S, ScalarOp, Spellings, Table, Ternary
+from fuser.optable.complexes import pairs, select
+from fuser.optable.rules import complex_selection, numpy_rule, selection
 
 _MIXED: Spellings = {"i64,u64": None, "u64,i64": None}
 
@@ -33,6 +34,12 @@ def _mixed(name: str, a: S, b: S) -> S:
     return negative.where(negative.like(below), same)
 
 
+_PAIRS: dict[str, Pairs] = {  # complex numbers have no order here
+    "equal": pairs(np.equal, lambda a, b: a.re.eq(b.re) & a.im.eq(b.im)),
+    "not_equal": pairs(np.not_equal, lambda a, b: a.re.ne(b.re) | a.im.ne(b.im)),
+}
+
+
 def _row(name: str, symbol: str, ufunc: np.ufunc, short: str) -> ScalarOp:
     torch = (short,) if name == "equal" else (short, name)  # torch.equal is one bool for the whole array
     return ScalarOp(
@@ -40,7 +47,7 @@ def _row(name: str, symbol: str, ufunc: np.ufunc, short: str) -> ScalarOp:
         cuda={**_MIXED, "*": Infix(symbol)}, llvm=_llvm(symbol), expand=lambda a, b: _mixed(name, a, b),
         names=Names(numpy=(name,), torch=torch, methods=(short,)),
         no_vjp="the result is a bool",
-        notes="with NaN only != holds; i64 with u64 compares exactly",
+        notes="with NaN only != holds; i64 with u64 compares exactly", pairs=_PAIRS.get(name),
     )  # fmt: skip
 
 
@@ -61,6 +68,7 @@ ROWS = (
         llvm={"*": Instr("select")},
         vjp=lambda g, y, c, a, b: (None, c.where(g, 0), c.where(0, g)),
         notes="both branches are computed; the condition is cast to bool (NaN is true)",
+        pairs=Pairs(rule=complex_selection, form=select),
     ),
 )  # fmt: skip
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fuser.construct import contraction, einsum
+from fuser.construct import complexes, contraction, einsum
 from fuser.construct import elementwise as ew
 from fuser.construct import reduction as red
 from fuser.construct.common import fail, normal_axes, static_int
@@ -79,9 +79,9 @@ def norm(b: Builder, x: Node, ord: Any = None, axis: Any = None, keepdims: bool 
 
 def _vector_norm(b: Builder, x: Node, order: Any, axes: tuple[int, ...], keepdims: bool) -> Node:
     if order == 2:
-        return ew.node(b, "sqrt", red.reduce(b, "sum", ew.node(b, "multiply", x, x), axes, keepdims))
+        return ew.node(b, "sqrt", red.reduce(b, "sum", complexes.squared_modulus(b, x), axes, keepdims))
     if order == 0:
-        return ew.cast(b, red.count_nonzero(b, x, axes, keepdims), x.dtype)
+        return ew.cast(b, red.count_nonzero(b, x, axes, keepdims), x.dtype.component)
     size = ew.node(b, "absolute", x)
     if order in (float("inf"), float("-inf")):
         return red.reduce(b, "max" if order > 0 else "min", size, axes, keepdims)

@@ -46,7 +46,10 @@ def evaluate_scalar(row: ScalarOp, *arrays: Array, dtype: DType) -> Array:
     with np.errstate(all="ignore"):
         if row.converts:
             return np.asarray(row.reference(np.asarray(arrays[0]), dtype))
-        found = np.asarray(row.reference(*(_widened(np.asarray(a)) for a in arrays)))
+        meaning = row.reference
+        if row.pairs is not None and any(np.asarray(a).dtype.kind == "c" for a in arrays):
+            meaning = row.pairs.reference or row.reference
+        found = np.asarray(meaning(*(_widened(np.asarray(a)) for a in arrays)))
         return found if found.dtype == dtype.numpy else cast_array(found, dtype)
 
 

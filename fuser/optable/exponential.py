@@ -7,11 +7,14 @@ expanded: CPUs take the polynomials of `mathlib`. Error bounds cover every backe
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from fuser.optable import complexes
 from fuser.optable.base import Cost, Expand, Names, S, ScalarOp, Table, Variant, Vjp
+from fuser.optable.complexes import Z, pairs
 from fuser.optable.mathlib import exponentials, logarithms
 from fuser.optable.references import in_double
 from fuser.optable.rules import floats, numpy_rule
@@ -56,14 +59,14 @@ def _logit_array(x: Array) -> Array:
 def _function(
     name: str, ufunc: np.ufunc, expand: Expand, cost: Cost, domain: tuple[float, float], vjp: Vjp, *,
     ulp: tuple[float, float] = (2, 2), notes: str = "", torch: str = "", scipy: tuple[str, ...] = (),
-    cheaper: Variant | None = None,
+    cheaper: Variant | None = None, form: Callable[[Z], Z] | None = None,
 ) -> ScalarOp:  # fmt: skip
     """A unary function that CUDA's library has; CPUs take this project's."""
     names = Names(numpy=(name,), torch=(torch or name,), scipy=scipy, methods=(torch or name,))
     return ScalarOp(
         name=name, arity=1, rule=numpy_rule(ufunc), reference=in_double(ufunc), names=names, cuda=c_call(name),
         expand=expand, cost=cost, domain=domain, ulp={"f32": ulp[0], "f64": ulp[1]}, vjp=vjp, notes=notes,
-        variants={} if cheaper is None else {"fast": cheaper},
+        variants={} if cheaper is None else {"fast": cheaper}, pairs=None if form is None else pairs(ufunc, form),
     )  # fmt: skip
 
 
@@ -84,15 +87,16 @@ _FAST_EXP = Variant(cuda=fast("exp"), error=2.0**-16.5, cost=Cost(3, sfu=1))
 
 FUNCTIONS = (
     _function("exp", np.exp, exponentials.exp, _EXP, (-80, 80), lambda g, y, x: (g * y,), cheaper=_FAST_EXP,
-              notes="overflows to inf, -inf gives 0"),
+              notes="overflows to inf, -inf gives 0", form=complexes.exp),
     _function("exp2", np.exp2, exponentials.exp2, _EXP2, (-120, 120), lambda g, y, x: (g * y * LN2,), scipy=("exp2",)),
     _function("expm1", np.expm1, exponentials.expm1, _EXPM1, (-20, 80), lambda g, y, x: (g * (y + 1.0),),
               scipy=("expm1",), notes="keeps -0.0; accurate near 0"),
     _function("log", np.log, logarithms.log, _LOG, (1e-30, 1e30), lambda g, y, x: (g / x,),
-              notes="0 gives -inf, below zero NaN", cheaper=_near_one("log")),
+              notes="0 gives -inf, below zero NaN", cheaper=_near_one("log"), form=complexes.log),
     _function("log2", np.log2, logarithms.log2, _LOG, (1e-30, 1e30), lambda g, y, x: (g / (x * LN2),),
-              cheaper=_near_one("log2")),
-    _function("log10", np.log10, logarithms.log10, _LOG, (1e-30, 1e30), lambda g, y, x: (g / (x * math.log(10.0)),)),
+              cheaper=_near_one("log2"), form=complexes.log2),
+    _function("log10", np.log10, logarithms.log10, _LOG, (1e-30, 1e30), lambda g, y, x: (g / (x * math.log(10.0)),),
+              form=complexes.log10),
     _function("log1p", np.log1p, logarithms.log1p, _LOG1P, (-0.99, 1e10), lambda g, y, x: (g / (x + 1.0),),
               scipy=("log1p",), notes="keeps -0.0; -1 gives -inf, below that NaN"),
 )  # fmt: skip

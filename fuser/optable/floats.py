@@ -13,6 +13,7 @@ import numpy as np
 
 from fuser.dtypes import BOOL, F32, I32, I64, DType
 from fuser.optable.base import Cost, Names, S, ScalarOp, Table
+from fuser.optable.complexes import by_part, pairs
 from fuser.optable.rules import numpy_rule, only_wide, scaling
 from fuser.optable.spell import c_call, intrinsic
 
@@ -96,17 +97,19 @@ def _row(name: str, arity: int, ufunc: np.ufunc, **fields: Any) -> ScalarOp:
     return ScalarOp(name=name, arity=arity, reference=ufunc, exact=True, **{"rule": numpy_rule(ufunc)} | fields)
 
 
-def _predicate(name: str, ufunc: np.ufunc, expand: Any, notes: str) -> ScalarOp:
+def _predicate(name: str, ufunc: np.ufunc, expand: Any, notes: str, join: str = "") -> ScalarOp:
+    """`join`: how the answers of the parts of a complex number combine; without it such operands are refused."""
     return _row(
         name, 1, ufunc, expand=expand, continuous=False, cost=Cost(2), no_vjp="the result is a bool", notes=notes,
         names=Names(numpy=(name,), torch=(name,), methods=(name,)),
+        pairs=pairs(ufunc, by_part(name, join)) if join else None,
     )  # fmt: skip
 
 
 ROWS = (
-    _predicate("isnan", np.isnan, _isnan, "integers are never NaN"),
-    _predicate("isinf", np.isinf, _isinf, "either sign"),
-    _predicate("isfinite", np.isfinite, _isfinite, "neither infinite nor NaN"),
+    _predicate("isnan", np.isnan, _isnan, "integers are never NaN", "bitwise_or"),
+    _predicate("isinf", np.isinf, _isinf, "either sign", "bitwise_or"),
+    _predicate("isfinite", np.isfinite, _isfinite, "neither infinite nor NaN", "bitwise_and"),
     _predicate("signbit", np.signbit, _signbit, "true for -0.0 and for NaN with the sign set; integers become floats"),
     _row(
         "copysign", 2, np.copysign, cuda=c_call("copysign"), llvm=intrinsic("copysign"), continuous=False,

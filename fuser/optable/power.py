@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from fuser.optable import complexes
 from fuser.optable.base import Cost, Intrinsic, Names, S, ScalarOp, Table, Variant
+from fuser.optable.complexes import pairs
 from fuser.optable.mathlib import powers
 from fuser.optable.references import in_double
 from fuser.optable.rules import floats, numpy_rule
@@ -70,11 +72,13 @@ ROWS = (
         names=Names(numpy=("power", "pow"), torch=("pow",), dsl=("pow",), methods=("pow",)),
         notes="integers exactly modulo 2^width; a negative integer exponent, which NumPy refuses, "
         "gives what 1/x**-n truncates to: 1 or -1 for those bases, else 0. Floats as C's pow",
+        pairs=pairs(np.power, complexes.power, "literal integers below 100 multiply out in NumPy's order"),
     ),
     ScalarOp(
         name="float_power", arity=2, rule=numpy_rule(np.float_power), reference=np.float_power, cost=_POW,
         expand=lambda a, b: a.op("power", b), ulp={"f64": 2}, domain=(0.01, 20.0), vjp=_vjp_power,
         names=Names(numpy=("float_power",), torch=("float_power",)), notes="always in f64",
+        pairs=pairs(np.float_power, complexes.power),
     ),
     ScalarOp(
         name="sqrt", arity=1, rule=numpy_rule(np.sqrt), reference=np.sqrt, exact=True, cuda=c_call("sqrt"),
@@ -82,6 +86,7 @@ ROWS = (
         variants={"fast": Variant(cuda=fast("sqrt"), error=2.0**-22, cost=Cost(4, sfu=1, registers=1))},
         names=Names(numpy=("sqrt",), torch=("sqrt",), methods=("sqrt",)),
         notes="correctly rounded; NaN below zero, -0.0 stays",
+        pairs=pairs(np.sqrt, complexes.sqrt),
     ),
     ScalarOp(
         name="rsqrt", arity=1, rule=floats(1), reference=_rsqrt_array, exact=True, expand=lambda x: 1.0 / x.op("sqrt"),

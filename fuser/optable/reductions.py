@@ -17,6 +17,7 @@ import numpy as np
 from fuser.dtypes import BOOL, F64, I64, U8, U64, DType
 from fuser.optable.base import Cost, Names, Reduction, S, State, Table
 from fuser.optable.casts import integer_range
+from fuser.optable.complexes import Z
 
 Array = np.ndarray[Any, Any]
 Axes = tuple[int, ...]
@@ -26,10 +27,8 @@ LAST_INDEX = integer_range(I64)[1]
 
 # -- operand dtypes --------------------------------------------------------------------------------
 def _summed(dtype: DType) -> DType | None:
-    """NumPy adds small integers and bools in 64 bits."""
-    if dtype.kind == "c":
-        return None
-    return dtype if dtype.is_float else U64 if dtype.kind == "u" else I64
+    """NumPy adds small integers and bools in 64 bits. Complex numbers are split in two, or fold by `complex_prod`."""
+    return dtype if dtype.is_inexact else U64 if dtype.kind == "u" else I64
 
 
 def _ordered(dtype: DType) -> DType | None:
@@ -42,7 +41,7 @@ def _ordered_number(dtype: DType) -> DType | None:
 
 
 def _truth(dtype: DType) -> DType | None:
-    return None if dtype.kind == "c" else BOOL
+    return BOOL
 
 
 def _floating(dtype: DType) -> DType | None:
@@ -93,7 +92,7 @@ def _in_wide(fold: Callable[..., Any]) -> Callable[[Array, Axes], tuple[Array, .
     """A NumPy fold of floats accumulated in f64, so that the oracle's own error does not count."""
 
     def reference(x: Array, axes: Axes) -> tuple[Array, ...]:
-        wide = x.astype(np.float64) if x.dtype.kind not in "iub" else x
+        wide = x if x.dtype.kind in "iub" else x.astype(np.complex128 if x.dtype.kind == "c" else np.float64)
         return (np.asarray(fold(wide, axis=axes)),)
 
     return reference
@@ -101,6 +100,25 @@ def _in_wide(fold: Callable[..., Any]) -> Callable[[Array, Axes], tuple[Array, .
 
 def _plain(fold: Callable[..., Any]) -> Callable[[Array, Axes], tuple[Array, ...]]:
     return lambda x, axes: (np.asarray(fold(x, axis=axes)),)
+
+
+def _both(dtype: DType) -> tuple[DType, ...]:
+    return (dtype.component,) * 2
+
+
+def _parts(x: S, i: S) -> State:
+    part = x.dtype.component
+    return x.op("real", dtype=part), x.op("imag", dtype=part)
+
+
+def _complex_product(a: State, b: State) -> State:
+    product = Z(*a) * Z(*b)
+    return product.re, product.im
+
+
+def _complex_prod_array(x: Array, axes: Axes) -> tuple[Array, ...]:
+    found = np.prod(x.astype(np.complex128), axis=axes)
+    return np.asarray(found.real), np.asarray(found.imag)
 
 
 SUMS = (
@@ -117,6 +135,12 @@ SUMS = (
         ulp_note="pairwise over the lanes of `fuser.order`", vjp=lambda g, y, x: (g * y / x,),
         names=Names(numpy=("prod",), torch=("prod",), methods=("prod",)),
         notes="integers and bools in 64 bits, wrapping; empty: 1",
+    ),
+    Reduction(
+        name="complex_prod", state=_both, results=_both, identity=lambda t: (1.0, 0.0), lift=_parts,
+        combine=_complex_product, finish=_itself, accepts=lambda t: t if t.is_complex else None,
+        reference=_complex_prod_array, cost=Cost(6), ulp_note="pairwise over the lanes of `fuser.order`",
+        no_vjp="complex numbers have no derivative here yet", notes="what `prod` is on complex numbers: both parts",
     ),
 )  # fmt: skip
 

@@ -8,14 +8,14 @@ because rows only name a rule, and every front end asks one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from fuser.dtypes import BF16, BOOL, F32, F64, DType, find, promote
-from fuser.optable.base import Operand, Resolution, Rule
+from fuser.dtypes import BF16, BOOL, C64, C128, F32, F64, DType, find, promote
+from fuser.optable.base import Operand, Resolution, Rule, is_complex
 
 # NEP 50 knows weak Python numbers; a Python bool is as strong as np.bool_.
 _WEAK: dict[str, object] = {"bool": np.dtype(np.bool_), "int": int, "float": float, "complex": complex}
@@ -23,14 +23,19 @@ _WEAK: dict[str, object] = {"bool": np.dtype(np.bool_), "int": int, "float": flo
 
 @lru_cache(maxsize=4096)
 def _numpy(ufunc: np.ufunc, operands: tuple[Operand, ...]) -> Resolution | None:
-    """NumPy's own answer, None where it has no loop or the loop's dtypes are not ours."""
+    """NumPy's own answer for real operands, None where it has no loop or the loop's dtypes are not ours."""
+    found = _loop(ufunc, operands)
+    return None if found is None or any(t.is_complex for t in (*found.operands, found.result)) else found
+
+
+def _loop(ufunc: np.ufunc, operands: tuple[Operand, ...]) -> Resolution | None:
     asked: Any = (*(t.numpy if isinstance(t, DType) else _WEAK[t] for t in operands), *(None,) * ufunc.nout)
     try:
         chosen = ufunc.resolve_dtypes(asked)
     except TypeError:  # includes UFuncTypeError: no loop, or none without an unsafe cast
         return None
     found = [find(t) for t in chosen]
-    if any(t is None or t.kind == "c" for t in found):
+    if any(t is None for t in found):
         return None
     *ins, out = (t for t in found if t is not None)
     return Resolution(tuple(ins), out)
@@ -62,9 +67,41 @@ def numpy_rule(ufunc: np.ufunc) -> Rule:
     return rule
 
 
+def complex_rule(ufunc: np.ufunc) -> Rule:
+    """The rule of a NumPy ufunc where an operand is complex: NumPy's own, a bf16 operand counting as f32."""
+
+    def rule(operands: Sequence[Operand]) -> Resolution | None:
+        if len(operands) != ufunc.nin:
+            return None
+        key = tuple(F32 if t == BF16 else t for t in operands)
+        if not any(isinstance(t, DType) for t in key):
+            key = tuple(promote([t]) for t in key)
+        return _loop(ufunc, key)
+
+    return rule
+
+
+def parts_of(result: Callable[[DType], DType]) -> Rule:
+    """One complex operand; its dtype gives the result's."""
+
+    def rule(operands: Sequence[Operand]) -> Resolution | None:
+        own = promote(operands) if len(operands) == 1 else None
+        return Resolution((own,), result(own)) if own is not None and own.is_complex else None
+
+    return rule
+
+
+def joined(operands: Sequence[Operand]) -> Resolution | None:
+    """Two reals of f32 or f64 as the parts of a complex number."""
+    first = operands[0]
+    if len(operands) == 2 and first in (F32, F64) and operands[1] == first:
+        return Resolution((first, first), C64 if first == F32 else C128)
+    return None
+
+
 def refused(operands: Sequence[Operand]) -> bool:
-    """Whether an operand is complex: no operator takes those yet."""
-    return any(t == "complex" or (isinstance(t, DType) and t.kind == "c") for t in operands)
+    """Whether an operand is complex: rows take those by their `pairs` alone."""
+    return any(is_complex(t) for t in operands)
 
 
 def same(count: int, kinds: str = "biuf") -> Rule:
@@ -99,7 +136,7 @@ def logical(count: int) -> Rule:
     """Operands are cast to bool (x != 0) first; the result is bool."""
 
     def rule(operands: Sequence[Operand]) -> Resolution | None:
-        fits = len(operands) == count and not refused(operands)
+        fits = len(operands) == count
         return Resolution((BOOL,) * count, BOOL) if fits else None
 
     return rule
@@ -107,7 +144,12 @@ def logical(count: int) -> Rule:
 
 def selection(operands: Sequence[Operand]) -> Resolution | None:
     """`where(condition, x, y)`: the condition is cast to bool, the branches are promoted."""
-    if len(operands) != 3 or refused(operands):
+    return None if refused(operands) else complex_selection(operands)
+
+
+def complex_selection(operands: Sequence[Operand]) -> Resolution | None:
+    """`selection` whatever its operands."""
+    if len(operands) != 3:
         return None
     common = promote(operands[1:])
     return Resolution((BOOL, common, common), common)

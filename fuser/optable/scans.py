@@ -26,7 +26,7 @@ def _reference(fold: np.ufunc, identity: Callable[[DType], float]) -> Callable[.
     """
 
     def reference(x: Array, axis: int, exclusive: bool = False, reverse: bool = False) -> Array:
-        wide = x if x.dtype.kind in "iub" else x.astype(np.float64)
+        wide = x if x.dtype.kind in "iub" else x.astype(np.complex128 if x.dtype.kind == "c" else np.float64)
         wide = np.flip(wide, axis) if reverse else wide
         done = np.asarray(fold.accumulate(wide, axis=axis, dtype=wide.dtype))
         if exclusive and done.shape[axis]:

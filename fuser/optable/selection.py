@@ -8,12 +8,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from fuser.construct import calculus, creation, indexing
+from fuser.construct import calculus, complexes, creation, indexing
 from fuser.construct import elementwise as ew
 from fuser.construct import reduction as red
 from fuser.construct.common import fail, is_host, normal_axes, normal_axis, static_int
 from fuser.dtypes import BOOL
-from fuser.errors import ArgumentError, ShapeError
+from fuser.errors import ArgumentError, ShapeError, UnsupportedError
 from fuser.graph import Builder, Node
 from fuser.optable.adapt import arrays, as_float, function
 from fuser.optable.base import Table
@@ -123,15 +123,24 @@ def _sign_infinite(sign: float) -> Any:
     return build
 
 
-def _always(answer: bool) -> Any:
-    return lambda b, x: creation.full(b, x.shape, answer, BOOL)
+def _has_imaginary(answer: bool) -> Any:
+    """Whether (or not) the imaginary part is not zero."""
+    name = "not_equal" if answer else "equal"
+    return lambda b, x: (
+        ew.node(b, name, complexes.imag(b, x), 0) if x.dtype.is_complex else creation.full(b, x.shape, not answer, BOOL)
+    )
+
+
+def _real_if_close(b: Builder, x: Node, tol: Any = 100) -> Node:
+    if x.dtype.is_complex:
+        message = "whether the result of real_if_close is real depends on data"
+        fail(b, UnsupportedError, message, "data-dependent-shape", "write z.real")
+    return x
 
 
 def _angle(b: Builder, x: Node, deg: bool = False) -> Node:
-    """The argument of real numbers: 0, or pi (180 degrees) for negative ones."""
-    value = as_float(b, x)
-    zero = ew.as_node(b, 0.0, value.dtype)
-    found = ew.node(b, "arctan2", zero, value)
+    """The argument in radians or degrees; of real numbers 0, or pi for negative ones."""
+    found = complexes.angle(b, as_float(b, x))
     return ew.node(b, "multiply", found, 180 / math.pi) if deg else found
 
 
@@ -303,12 +312,15 @@ ROWS = (
     function("divmod", calculus.divmod_, numpy="divmod"),
     function("modf", arrays(1, calculus.modf), numpy="modf"),
     function("frexp", arrays(1, calculus.frexp), numpy="frexp", torch="frexp"),
-    function("angle", arrays(1, _angle), numpy="angle", torch="angle"),
-    function("real_if_close", arrays(1, lambda b, x, tol=100: x), numpy="real_if_close"),
+    function("angle", arrays(1, _angle), numpy="angle", torch="angle", methods="angle"),
+    function("real_part", arrays(1, complexes.real), numpy="real", torch="real", dsl="real"),
+    function("imaginary_part", arrays(1, complexes.imag), numpy="imag", torch="imag", dsl="imag"),
+    function("complex_of", arrays(2, complexes.join), torch="complex", dsl="complex"),
+    function("real_if_close", arrays(1, _real_if_close), numpy="real_if_close"),
     function("fft.fftshift", arrays(1, _centred(1)), numpy="fft.fftshift", torch="fft.fftshift"),
     function("fft.ifftshift", arrays(1, _centred(-1)), numpy="fft.ifftshift", torch="fft.ifftshift"),
-    function("isreal", arrays(1, _always(True)), numpy="isreal", torch="isreal"),
-    function("iscomplex", arrays(1, _always(False)), numpy="iscomplex"),
+    function("isreal", arrays(1, _has_imaginary(False)), numpy="isreal", torch="isreal"),
+    function("iscomplex", arrays(1, _has_imaginary(True)), numpy="iscomplex"),
     function("one_hot", arrays(1, _one_hot), torch="one_hot"),
 )
 

@@ -6,9 +6,13 @@ larger of CUDA's documented ones and this project's.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
+from fuser.optable import complexes
 from fuser.optable.base import Cost, Expand, Names, ScalarOp, Table, Variant, Vjp
+from fuser.optable.complexes import Z, pairs
 from fuser.optable.mathlib import circular, hyperbolic, inverse_circular
 from fuser.optable.references import in_double
 from fuser.optable.rules import numpy_rule
@@ -18,6 +22,7 @@ from fuser.optable.spell import c_call, fast, libm
 def _function(
     name: str, short: str, ufunc: np.ufunc, domain: tuple[float, float], cost: Cost, ulp: tuple[float, float], vjp: Vjp,
     notes: str, expand: Expand, cheaper: Variant | None = None,
+    form: Callable[[Z], Z] | None = None,
 ) -> ScalarOp:  # fmt: skip
     """A unary function; `short` is its C, torch and array-API name, and a second DSL name where it differs."""
     other = () if short == name else (short,)
@@ -25,7 +30,7 @@ def _function(
         name=name, arity=1, rule=numpy_rule(ufunc), reference=in_double(ufunc), cuda=c_call(short), expand=expand,
         names=Names(numpy=(name, *other), torch=(short, *((name,) if other else ())), dsl=other, methods=(short,)),
         cost=cost, domain=domain, ulp={"f32": ulp[0], "f64": ulp[1]}, vjp=vjp, notes=notes,
-        variants={} if cheaper is None else {"fast": cheaper},
+        variants={} if cheaper is None else {"fast": cheaper}, pairs=None if form is None else pairs(ufunc, form),
     )  # fmt: skip
 
 
@@ -33,15 +38,15 @@ def _function(
 CIRCULAR = (
     _function(
         "sin", "sin", np.sin, (-100, 100), Cost(28, registers=13), (2, 2),
-        lambda g, y, x: (g * x.op("cos"),), "keeps -0.0; inf gives NaN", circular.sin,
+        lambda g, y, x: (g * x.op("cos"),), "keeps -0.0; inf gives NaN", circular.sin, form=complexes.sin,
     ),
     _function(
         "cos", "cos", np.cos, (-100, 100), Cost(28, registers=13), (2, 2),
-        lambda g, y, x: (-(g * x.op("sin")),), "inf gives NaN", circular.cos,
+        lambda g, y, x: (-(g * x.op("sin")),), "inf gives NaN", circular.cos, form=complexes.cos,
     ),
     _function(
         "tan", "tan", np.tan, (-1.5, 1.5), Cost(36, sfu=1, registers=14), (4, 2),
-        lambda g, y, x: (g * (y * y + 1.0),), "keeps -0.0", circular.tan,
+        lambda g, y, x: (g * (y * y + 1.0),), "keeps -0.0", circular.tan, form=complexes.tan,
     ),
     _function(
         "arcsin", "asin", np.arcsin, (-0.99, 0.99), Cost(25, sfu=1, registers=4), (4, 2),
@@ -79,16 +84,16 @@ LIBRARY = tuple(_library(short, ufunc) for short, ufunc in (("sin", np.sin), ("c
 HYPERBOLIC = (
     _function(
         "sinh", "sinh", np.sinh, (-80, 80), Cost(25, sfu=2, registers=6), (3, 2),
-        lambda g, y, x: (g * x.op("cosh"),), "keeps -0.0", hyperbolic.sinh,
+        lambda g, y, x: (g * x.op("cosh"),), "keeps -0.0", hyperbolic.sinh, form=complexes.sinh,
     ),
     _function(
         "cosh", "cosh", np.cosh, (-80, 80), Cost(16, sfu=2, registers=3), (2, 2),
-        lambda g, y, x: (g * x.op("sinh"),), "at least 1", hyperbolic.cosh,
+        lambda g, y, x: (g * x.op("sinh"),), "at least 1", hyperbolic.cosh, form=complexes.cosh,
     ),
     _function(
         "tanh", "tanh", np.tanh, (-10, 10), Cost(17, sfu=2, registers=6), (2, 2),
         lambda g, y, x: (g * (1.0 - y * y),), "keeps -0.0", hyperbolic.tanh,
-        Variant(cuda=fast("tanh"), error=2.0**-18, cost=Cost(11, sfu=2, registers=3)),
+        Variant(cuda=fast("tanh"), error=2.0**-18, cost=Cost(11, sfu=2, registers=3)), complexes.tanh,
     ),
     _function(
         "arcsinh", "asinh", np.arcsinh, (-1e6, 1e6), Cost(41, sfu=2, registers=5), (3, 3),

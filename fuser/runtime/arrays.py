@@ -168,14 +168,8 @@ def c_strides(shape: Sequence[int]) -> tuple[int, ...]:
 
 def _dtype(found: object, name: str) -> DType:
     dtype = dtypes.find(found)
-    if dtype in dtypes.COMPLEX:
-        raise DTypeError(
-            f"`{name}` is {found}: complex numbers are not supported yet",
-            "complex",
-            notes=["pass real and imaginary parts"],
-        )
     if dtype is None:
-        known = ", ".join(t.name for t in dtypes.ALL)
+        known = ", ".join(t.name for t in (*dtypes.ALL, *dtypes.COMPLEX))
         raise DTypeError(f"`{name}` has dtype {found}, which fuser does not have", "dtype", notes=[f"it has {known}"])
     return dtype
 
@@ -202,8 +196,12 @@ def _describe_numpy(value: Any, name: str) -> ArrayInfo:
 
 def _describe_cupy(value: Any, name: str) -> ArrayInfo:
     dtype = _dtype(value.dtype, name)
+    writable = value.data.ptr % value.itemsize == 0
+    if not writable:  # a complex view of parts at an odd place: kernels load both parts at once
+        value = value.copy()
     strides = tuple(s // value.itemsize for s in value.strides)
-    return ArrayInfo("cupy", dtype, value.shape, strides, value.data.ptr, Place("cuda", value.device.id), value)
+    place = Place("cuda", value.device.id)
+    return ArrayInfo("cupy", dtype, value.shape, strides, value.data.ptr, place, value, writable)
 
 
 def _describe_foreign(value: Any, name: str, family: Family) -> ArrayInfo:
@@ -228,8 +226,19 @@ def _describe_torch(value: Any, name: str) -> ArrayInfo:
     dtype = _dtype(str(value.dtype).removeprefix("torch."), name)
     if value.device.type not in ("cpu", "cuda") or str(value.layout) != "torch.strided":
         raise UnsupportedError(f"`{name}` lives on {value.device} with layout {value.layout}", "torch-layout")
+    if value.is_conj() or value.is_neg():
+        raise UnsupportedError(
+            f"`{name}` is a lazy conjugate: its memory holds other numbers than it shows",
+            "lazy-conjugate",
+            notes=["pass x.resolve_conj() (and resolve_neg()), or conjugate inside the function"],
+        )
     place = CPU if value.device.type == "cpu" else Place("cuda", value.device.index or 0)
-    return ArrayInfo("torch", dtype, tuple(value.shape), tuple(value.stride()), value.data_ptr(), place, value)
+    writable = place == CPU or value.data_ptr() % dtype.bytes == 0
+    if not writable:
+        value = value.clone()
+    return ArrayInfo(
+        "torch", dtype, tuple(value.shape), tuple(value.stride()), value.data_ptr(), place, value, writable
+    )
 
 
 def empty(family: Family, shape: Sequence[int], dtype: DType, place: Place) -> ArrayInfo:

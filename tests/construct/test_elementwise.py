@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from fuser.construct import elementwise as ew
-from fuser.dtypes import BF16, BOOL, F16, F32, F64, I32, I64, U8
-from fuser.errors import DTypeError, OverflowArgumentError, ShapeError
+from fuser.dtypes import BF16, BOOL, C64, F16, F32, F64, I32, I64, U8
+from fuser.errors import ComplexError, DTypeError, OverflowArgumentError, ShapeError
 from fuser.graph import Builder, Node
 from fuser.hostexpr import HostExpr, lit, scalar_symbol, sym
 from tests.construct.support import run, same
@@ -68,11 +68,17 @@ def test_bool_minus_bool_is_refused_with_the_way_out() -> None:
         ew.apply(b, "negative", p)
 
 
-def test_complex_is_refused() -> None:
+def test_complex_numbers_are_weak_and_not_ordered() -> None:
     b = Builder()
     x = b.argument("x", F32, (3,))
-    with pytest.raises(DTypeError, match="complex"):
-        ew.apply(b, "add", x, 1j)  # type: ignore[arg-type]
+    z = ew.apply(b, "add", x, 1j)
+    assert isinstance(z, Node)
+    assert z.dtype == C64
+    assert ew.node(b, "absolute", z).dtype == F32
+    with pytest.raises(ComplexError, match="less") as caught:
+        ew.apply(b, "less", z, 2)
+    assert isinstance(caught.value, TypeError)
+    assert "np.abs(z)" in str(caught.value)
 
 
 def test_broadcasting_is_explicit() -> None:
@@ -145,8 +151,9 @@ def test_casts() -> None:
     assert ew.cast(b, 3, I64).op == "scalar"
     with pytest.raises(DTypeError, match="unknown dtype"):
         ew.cast(b, x, "f33")
-    with pytest.raises(DTypeError, match="complex"):
-        ew.cast(b, x, np.complex64)
+    assert ew.cast(b, x, np.complex64).dtype == C64
+    with pytest.raises(ComplexError, match="imaginary"):
+        ew.cast(b, ew.cast(b, x, np.complex64), F32)
 
 
 def test_equal_constants_are_one_node() -> None:

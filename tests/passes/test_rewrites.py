@@ -16,6 +16,7 @@ from fuser.passes.lower import Lower
 from fuser.passes.pipeline import PIPELINE, observe, prepare
 from fuser.passes.results import OwnResults
 from fuser.passes.simplify import Simplify
+from fuser.passes.split import Split
 from fuser.passes.unroll import UnrollSmall
 from fuser.passes.variants import Variants
 from fuser.passes.widen import Widen
@@ -32,6 +33,7 @@ PASSES: dict[str, Pass] = {
     "lower": Lower(),
     "results": OwnResults(),
     "simplify": Simplify(),
+    "split": Split(),
     "unroll_small": UnrollSmall(),
     "variants": Variants(),
     "variants-fast-math": Variants(fast_math=True),
@@ -39,7 +41,14 @@ PASSES: dict[str, Pass] = {
     "widen-each-op": Widen(rounding="each-op"),
 }
 # Fewer roundings, or another formula: the two sides agree within a few units of the narrowest type.
-CLOSE = {"widen": 4e-2, "lower": 1e-6, "variants": 8e-3, "variants-fast-math": 1e-5, "unroll_small": 1e-6}
+CLOSE = {
+    "widen": 4e-2,
+    "lower": 1e-6,
+    "variants": 8e-3,
+    "variants-fast-math": 1e-5,
+    "unroll_small": 1e-6,
+    "split": 1e-6,
+}
 SIZES = {"n": 6, "m": 5, "d": 4, "k": 3}
 SPECIAL = (np.nan, np.inf, -np.inf, -0.0, 0.0, 1.5, -3.0, 1e-3)
 
@@ -61,6 +70,8 @@ def arguments(graph: Graph, seed: int) -> list[np.ndarray]:
             values = rng.standard_normal(shape)
             spots = rng.random(shape) < 0.2
             values[spots] = rng.choice(SPECIAL, int(spots.sum()))
+        elif a.dtype.is_complex:
+            values = rng.standard_normal(shape) + 1j * rng.standard_normal(shape)
         else:
             values = rng.integers(0, 3, shape)
         out.append(values.astype(a.dtype.numpy))
@@ -71,7 +82,8 @@ def assert_same(got: list[np.ndarray], want: list[np.ndarray], tolerance: float)
     for a, b in zip(got, want, strict=True):
         assert a.dtype == b.dtype
         if tolerance:
-            np.testing.assert_allclose(a.astype(float), b.astype(float), rtol=tolerance, atol=tolerance)
+            wide = complex if a.dtype.kind == "c" else float
+            np.testing.assert_allclose(a.astype(wide), b.astype(wide), rtol=tolerance, atol=tolerance)
         else:
             np.testing.assert_array_equal(a, b)
             np.testing.assert_array_equal(np.signbit(a.astype(float)), np.signbit(b.astype(float)))

@@ -11,10 +11,12 @@ from collections.abc import Iterable, Mapping
 
 from numpy.testing.overrides import get_overridable_numpy_array_functions
 
+from fuser.dtypes import C64
 from fuser.frontend import advice, torch_methods, torch_shim
 from fuser.frontend.protocols import function_name
 from fuser.frontend.scan import traces
 from fuser.optable import table
+from fuser.optable.base import ScalarOp
 from tests.surface import array_functions, ufuncs
 from tests.surface.test_ufuncs import WITHOUT_HALVES
 
@@ -60,6 +62,19 @@ def standard() -> dict[str, bool]:
     return {n: p is not None and n not in WITHOUT_HALVES for n, p in array_functions.STANDARD.items()}
 
 
+# Reductions and compositions that NumPy's lists of ufuncs do not hold.
+COMPLEX_FUNCTIONS = (
+    "real", "imag", "angle", "isreal", "iscomplex", "sum", "mean", "prod", "var", "std", "any", "all", "nansum",
+    "nanmean", "cumsum", "diff", "linalg.norm", "vdot", "vecdot", "einsum", "isclose", "nan_to_num", "round",
+)  # fmt: skip
+
+
+def complex_names() -> list[str]:
+    """NumPy's names of the scalar rows that have a complex form."""
+    rows = [r for r in table().of(ScalarOp) if r.resolve((C64,) * r.arity) is not None]
+    return sorted({n for r in rows for n in r.names.numpy})
+
+
 def _list(names: Iterable[str]) -> str:
     return textwrap.fill(" ".join(f"`{n}`" for n in names), 118, break_long_words=False, break_on_hyphens=False)
 
@@ -86,6 +101,13 @@ def page() -> str:
         f"every dtype; {' and '.join(f'`{n}`' for n in halves)} on all but half floats. `.reduce`, `.accumulate` and "
         "`.outer` too; not `.at`, `.reduceat`.\n",
         _list(every),
+        "\n## Complex numbers\n",
+        f"{len(complex_names())} of the ufuncs above also take complex64 and complex128:\n",
+        _list(complex_names()),
+        "\nSo do the following, products of matrices, and everything that only moves elements (views, joins, padding,",
+        "stores; `z.real` and `z.imag` may be stored into). Others are refused with what to write instead;",
+        "[what they mean](semantics.md#complex-numbers).\n",
+        _list(COMPLEX_FUNCTIONS),
         "\n## The array-API standard\n",
         f"{_share(sum(api.values()), len(api))} of its functions trace. Not: "
         + ", ".join(f"`{n}`" for n, done in api.items() if not done) + ".",

@@ -1,0 +1,1 @@
+"""Complex numbers: arithmetic on pairs of reals, on every engine, as arguments of every library."""
