@@ -78,7 +78,7 @@ def choose(graph: Graph, group: Group, size_class: SizeClass, device: Device) ->
 def lower(graph: Graph, group: Group, schedule: CudaSchedule, layouts: Layouts) -> tuple[Kernel, ...]:
     """The kernels of a group under a schedule."""
     body = body_of(graph, group, tuple(layouts))
-    alignment = Alignment(schedule.aligned, frozenset(schedule.multiples))
+    alignment = Alignment(schedule.aligned, frozenset(schedule.multiples), schedule.factors)
     frame = Frame(graph, group, layouts, schedule.index_bits, "cuda", alignment)
     if schedule.tile:
         return (lower_transposed.lower(frame, body, schedule),)
@@ -134,7 +134,7 @@ class _Chooser:
     def __init__(self, graph: Graph, group: Group, size_class: SizeClass, device: Device) -> None:
         self.graph, self.group, self.size_class, self.device = graph, group, size_class, device
         self.body = body_of(graph, group, tuple(size_class.layouts))
-        self.alignment = Alignment(size_class.aligned, frozenset(size_class.multiples))
+        self.alignment = Alignment(size_class.aligned, frozenset(size_class.multiples), size_class.factors)
         self.bits = size_class.index_bits
 
     # -- kinds -------------------------------------------------------------------------------------
@@ -292,7 +292,7 @@ class _Chooser:
     ) -> CudaSchedule:
         return CudaSchedule(
             kind, threads, vector, unroll, team, fixed, False, self.size_class.aligned, self.bits, 1, length,
-            self.size_class.multiples,
+            self.size_class.multiples, self.size_class.factors,
         )  # fmt: skip
 
     # -- numbers -----------------------------------------------------------------------------------
