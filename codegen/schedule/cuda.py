@@ -334,8 +334,9 @@ class _Chooser:
         return vector
 
     def _steps(self) -> int:
-        """Steps of the largest program a lane."""
-        return max((self._lane_steps(p) for p in self.body.programs), default=1)
+        """Steps of the largest program a lane; with a loop inside, more than any vector leaves room for: a thread that
+        has one element runs one loop, and so does not wait for the longest of several."""
+        return max((LANE_STEPS if p.has_loop else self._lane_steps(p) for p in self.body.programs), default=1)
 
     def _lane_steps(self, program: Program, needed: Sequence[bool] | None = None) -> int:
         """Steps of a program a lane (of the needed ones); what neighbouring lanes share counts by share."""
