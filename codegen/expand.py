@@ -12,14 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import groupby, islice
 from typing import Any, cast
 
 from fuser.codegen.builder import KernelBuilder
-from fuser.codegen.expand_collectives import expand_collective
+from fuser.codegen.expand_collectives import expand_collectives
 from fuser.codegen.loops import (
     Alloc,
     Assign,
+    AsyncCommit,
+    AsyncCopy,
+    AsyncWait,
     Await,
     Barrier,
     ClusterArrive,
@@ -50,6 +53,7 @@ from fuser.errors import InternalError
 from fuser.optable import table as default_table
 from fuser.optable.base import Table
 
+Access = Load | LoadVec | Store | StoreVec | StoreRemote | Ticket | Publish | Await | AsyncCopy
 MAX_NESTING = 64  # rows refer to simpler rows; deeper than this is a cycle in the table
 
 
@@ -128,8 +132,9 @@ class _Expander:
             Let: self.let, Mutable: self.mutable, Assign: self.assign, Load: self.access, LoadVec: self.access,
             Store: self.access, StoreVec: self.access, For: self.loop, If: self.branch, Alloc: self.out.emit,
             Special: self.special, Barrier: self.out.emit, Fence: self.out.emit, Shuffle: self.shuffle,
-            Collective: self.collective, Ticket: self.access, ClusterArrive: self.out.emit, ClusterWait: self.out.emit,
+            Ticket: self.access, ClusterArrive: self.out.emit, ClusterWait: self.out.emit,
             StoreRemote: self.access, Publish: self.access, Await: self.access,
+            AsyncCopy: self.access, AsyncCommit: self.out.emit, AsyncWait: self.out.emit,
         }  # fmt: skip
 
     def run(self) -> Kernel:
@@ -139,8 +144,12 @@ class _Expander:
         return replace(self.kernel, body=(*self.shared, *body))
 
     def block(self, body: Sequence[Statement]) -> None:
-        for s in body:
-            self.on[type(s)](s)
+        for kind, run in groupby(body, type):
+            if kind is Collective:
+                self.collectives(cast(list[Collective], list(run)))
+                continue
+            for s in run:
+                self.on[kind](s)
 
     def new(self, x: Operand) -> Operand:
         return self.renamed.get(x.name, x) if isinstance(x, Var) else x
@@ -158,10 +167,10 @@ class _Expander:
     def assign(self, s: Assign) -> None:
         self.out.assign(s.var, self.new(s.value))
 
-    def access(self, s: Load | LoadVec | Store | StoreVec | StoreRemote | Ticket | Publish | Await) -> None:
+    def access(self, s: Access) -> None:
         changes: dict[str, Any] = {
             name: self.new(x)
-            for name in ("index", "value", "mask", "limit", "rank", "stream")
+            for name in ("index", "place", "value", "mask", "limit", "rank", "stream")
             if (x := getattr(s, name, None)) is not None
         }
         if isinstance(s, StoreVec):
@@ -174,9 +183,7 @@ class _Expander:
         with self.out.block() as body:
             self.block(s.body)
         self.loops -= 1
-        self.out.emit(
-            replace(s, start=start, stop=stop, step=step, body=tuple(body))
-        )  # `going` is mutable: no new name
+        self.out.emit(replace(s, start=start, stop=stop, step=step, body=tuple(body)))
 
     def branch(self, s: If) -> None:
         with self.out.block() as then:
@@ -191,6 +198,5 @@ class _Expander:
     def shuffle(self, s: Shuffle) -> None:
         self.out.emit(replace(s, value=self.new(s.value)))
 
-    def collective(self, s: Collective) -> None:
-        self.out.hint = s.state[0].name
-        self.shared += expand_collective(self.out, s, self.table, self.kernel.launch.block, self.loops > 0)
+    def collectives(self, run: Sequence[Collective]) -> None:
+        self.shared += expand_collectives(self.out, run, self.table, self.kernel.launch.block, self.loops > 0)

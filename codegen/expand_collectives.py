@@ -27,8 +27,48 @@ WARP = 32
 State = list[Operand]
 
 
-def expand_collective(out: RowEmitter, s: Collective, table: Table, threads: int, in_loop: bool) -> list[Alloc]:
-    """Writes the collective; gives the shared arrays it needs. in_loop: it may run again, so scratch is reused."""
+def expand_collectives(
+    out: RowEmitter, run: Sequence[Collective], table: Table, threads: int, in_loop: bool
+) -> list[Alloc]:
+    """Writes neighbouring collectives; gives the shared arrays they need. in_loop: they may run again, so scratch is
+    reused. Those of one width that cross warps share one barrier."""
+    arrays: list[Alloc] = []
+    at = 0
+    while at < len(run):
+        together = [run[at]]
+        while at + len(together) < len(run) and _shares_barrier(together, run[at + len(together)]):
+            together.append(run[at + len(together)])
+        if len(together) > 1:
+            arrays += _at_once(out, together, table, threads, in_loop)
+        else:
+            arrays += _one(out, run[at], table, threads, in_loop)
+        at += len(together)
+    return arrays
+
+
+def _shares_barrier(before: Sequence[Collective], s: Collective) -> bool:
+    crosses = s.stride == 1 and s.width > WARP and (s.width, s.stride) == (before[0].width, before[0].stride)
+    return crosses and {v.name for b in before for v in b.state}.isdisjoint(v.name for v in s.state)
+
+
+def _at_once(out: RowEmitter, run: Sequence[Collective], table: Table, threads: int, in_loop: bool) -> list[Alloc]:
+    """Collectives of one width over disjoint states: every warp's part, one barrier, the parts of all warps."""
+    works = [_Team(out, table.reduction(s.reduction), threads, []) for s in run]
+    places = []
+    if in_loop:
+        out.barrier()
+    for work, s in zip(works, run, strict=True):
+        out.hint = s.state[0].name
+        places.append(work.begin(list(s.state)))
+    out.barrier()
+    for work, s, scratch in zip(works, run, places, strict=True):
+        out.hint = s.state[0].name
+        _assign(out, s, work.end(scratch, s.width))
+    return [a for work in works for a in work.arrays]
+
+
+def _one(out: RowEmitter, s: Collective, table: Table, threads: int, in_loop: bool) -> list[Alloc]:
+    out.hint = s.state[0].name
     work = _Team(out, table.reduction(s.reduction), threads, [])
     state: State = list(s.state)
     shuffles_suffice = s.width * s.stride <= WARP and s.stride & (s.stride - 1) == 0
@@ -40,11 +80,15 @@ def expand_collective(out: RowEmitter, s: Collective, table: Table, threads: int
         done = work.consecutive(state, s.width)
     else:
         done = work.transposed(state, s.width, s.stride)
-    # A combiner may hand a component on as it is: save those before the assignments change them.
+    _assign(out, s, done)
+    return work.arrays
+
+
+def _assign(out: RowEmitter, s: Collective, done: State) -> None:
+    """A combiner may hand a component on as it is: those are saved before the assignments change them."""
     saved = [out.mutable(out.hint, v) if v in s.state else v for v in done]
     for var, value in zip(s.state, saved, strict=True):
         out.assign(var, value)
-    return work.arrays
 
 
 @dataclass
@@ -58,13 +102,22 @@ class _Team:
         """Teams of `width` neighbouring threads."""
         if width <= WARP:
             return self.within_warp(state, width, 1)
+        scratch = self.begin(state)
+        self.out.barrier()
+        return self.end(scratch, width)
+
+    def begin(self, state: State) -> list[str]:
+        """Every warp's part, on its way through shared memory."""
         partial = self.within_warp(state, WARP, 1)
         scratch = self.scratch(partial, self.threads // WARP)
-        warps = width // WARP
         thread = self.thread
         with self.out.branch((thread & (WARP - 1)).eq(0).value):
             self.put(scratch, thread >> _log2(WARP), partial)
-        self.out.barrier()
+        return scratch
+
+    def end(self, scratch: list[str], width: int) -> State:
+        """The parts of a team's warps combined, behind a barrier."""
+        warps, thread = width // WARP, self.thread
         first = (thread >> _log2(width)) * warps
         return self.within_warp(self.get(scratch, first + (thread & (warps - 1))), warps, 1)
 

@@ -5,8 +5,8 @@ exists only as the tuple of a LoadVec/StoreVec. A `Let` binds one operator of th
 there is no expression nesting and a 5,000-operator chain is 5,000 statements.
 
 Core: Let, Mutable, Assign, Load, Store, LoadVec, StoreVec, For, If, Alloc. SIMT extension (CUDA): Special, Barrier,
-Shuffle, Collective, Ticket, Fence, clusters, flags. CPU extension: For("parallel") and For("vector"). Meaning is what
-`codegen/simt.py` does.
+Shuffle, Collective, Ticket, Fence, asynchronous copies, clusters, flags. CPU extension: For("parallel") and
+For("vector"). Meaning is what `codegen/simt.py` does.
 
 Integer division: `trunc_div` and `trunc_rem` on index types are C's, and only ever see non-negative operands.
 """
@@ -123,8 +123,6 @@ class For:
     serial: as written. unroll: bounds are literals, the body is repeated. parallel (CPU): iterations are
     independent and split over threads; outermost only. vector (CPU): iterations are independent but for
     register arrays indexed by `var` itself; an emitter may run several at once. step > 0.
-    going: a mutable bool; the loop is left before a round in which it is false (a serial loop only). Where iterations
-    of an enclosing vector loop may disagree on it, the body just computes and assigns, as for `If`.
     """
 
     var: Var
@@ -133,7 +131,6 @@ class For:
     step: Operand
     body: tuple[Statement, ...]
     kind: LoopKind = "serial"
-    going: Var | None = None
 
 
 @dataclass(frozen=True)
@@ -199,7 +196,8 @@ class Collective:
     Teams are `width` consecutive threads (a power of two; the block size is a multiple). `reduction` names the
     row whose `combine` is used; `operand` is the dtype of its elements. Order: pairwise from the low bits of the thread
     number up, exactly as `fuser.order` fixes it (lane l takes lane l+1, then l+2, ...). All threads of the block take
-    part. With `stride` s, team members are s threads apart (thread = member * s + position): column reductions.
+    part, and meet as at a barrier where a team is more than a warp. With `stride` s, team members are s threads apart
+    (thread = member * s + position): column reductions.
     """
 
     reduction: str
@@ -221,6 +219,35 @@ class Ticket:
     buffer: str
     index: Operand
     limit: Operand
+
+
+@dataclass(frozen=True)
+class AsyncCopy:
+    """`target[index : +width] = buffer[place : +width]` from global to shared memory, under way from here on.
+
+    4, 8 or 16 bytes, both places multiples of them. The copy is over once an AsyncWait names its group; until then
+    nobody reads or writes the target. Only the thread that copied sees it then, others behind a barrier. Where `mask`
+    is false nothing is copied.
+    """
+
+    target: str
+    index: Operand
+    buffer: str
+    place: Operand
+    width: int
+    mask: Operand | None = None
+
+
+@dataclass(frozen=True)
+class AsyncCommit:
+    """This thread's copies since its last commit become a group (which may be empty)."""
+
+
+@dataclass(frozen=True)
+class AsyncWait:
+    """This thread waits for all of its groups but the last `pending`."""
+
+    pending: int
 
 
 @dataclass(frozen=True)
@@ -280,10 +307,12 @@ def flag_words(dtype: DType) -> int:
 Statement = (
     Let | Mutable | Assign | Load | Store | LoadVec | StoreVec | For | If | Alloc
     | Special | Barrier | Fence | Shuffle | Collective | Ticket
+    | AsyncCopy | AsyncCommit | AsyncWait
     | ClusterArrive | ClusterWait | StoreRemote | Publish | Await
 )  # fmt: skip
 SIMT_ONLY = (
-    Special, Barrier, Fence, Shuffle, Collective, Ticket, ClusterArrive, ClusterWait, StoreRemote, Publish, Await,
+    Special, Barrier, Fence, Shuffle, Collective, Ticket, AsyncCopy, AsyncCommit, AsyncWait, ClusterArrive, ClusterWait,
+    StoreRemote, Publish, Await,
 )  # fmt: skip
 
 BufferRole = Literal["in", "out", "inout", "workspace", "counter", "flags"]

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from fuser.codegen import loops
 from fuser.codegen.loops import Kernel, Lit, Operand, Statement, Var
+from fuser.codegen.simt_copies import Copies, Copy
 from fuser.codegen.simt_memory import Bools, Ints, Lanes, Memory, SimtError
 from fuser.codegen.simt_sync import WARP, Sync, collective, shuffle
 from fuser.codegen.text import statement_text
@@ -95,7 +96,9 @@ class _Launch:
             memory.forget()
         statements = list(loops.walk(self.kernel.body))
         stores = any(isinstance(s, (loops.Store, loops.StoreVec)) and s.buffer == b.name for s in statements)
-        loads = any(isinstance(s, (loops.Load, loops.LoadVec)) and s.buffer == b.name for s in statements)
+        loads = any(
+            isinstance(s, (loops.Load, loops.LoadVec, loops.AsyncCopy)) and s.buffer == b.name for s in statements
+        )
         if stores:
             memory.track(reads=loads)
         if b.role in ("counter", "flags") and array[:size].any():
@@ -109,7 +112,9 @@ class _Launch:
         with np.errstate(all="ignore"):
             for first in range(0, blocks, step):
                 batch = order[first : first + step].astype(np.int64)
-                _Machine(self, batch).execute(self.kernel.body, None)
+                machine = _Machine(self, batch)
+                machine.execute(self.kernel.body, None)
+                machine.copies.left()
                 self.sync.left(batch)
         for b in self.kernel.buffers:
             if b.role == "counter" and self.memory[b.name].data.any():
@@ -126,6 +131,7 @@ class _Machine:
         self.values: dict[str, Values] = dict(launch.scalars)
         self.memory: dict[str, Memory] = dict(launch.memory)
         self.literals: dict[Lit, Values] = {}
+        self.copies = Copies(launch.sync)
         self.shape(blocks.size)
         self.on: dict[type, Callable[[Any, Mask], None]] = {
             loops.Let: self.let, loops.Mutable: self.mutable, loops.Assign: self.assign,
@@ -135,6 +141,8 @@ class _Machine:
             loops.Collective: self.collective, loops.Ticket: self.ticket,
             loops.ClusterArrive: self.cluster_arrive, loops.ClusterWait: self.cluster_wait,
             loops.StoreRemote: self.store_remote, loops.Publish: self.publish, loops.Await: self.wait_for,
+            loops.AsyncCopy: self.copy, loops.AsyncCommit: lambda s, mask: self.copies.commit(),
+            loops.AsyncWait: lambda s, mask: self.copies.wait(s.pending, self.tick()),
         }  # fmt: skip
 
     def shape(self, blocks: int) -> None:
@@ -217,9 +225,8 @@ class _Machine:
         if not (step > 0).all():
             raise SimtError("a loop's step is not positive", "simt-step")
         while True:
-            more = i < stop if s.going is None else (i < stop) & self.value(s.going)
-            inner = self.narrow(mask, more)
-            if not more.any() or not (inner is None or inner.any()):
+            inner = self.narrow(mask, i < stop)
+            if not (i < stop).any() or not (inner is None or inner.any()):
                 return
             self.values[s.var.name] = i
             self.execute(s.body, inner)
@@ -327,6 +334,8 @@ class _Machine:
         dtypes: list[DType] = [v.dtype for v in s.state]
         state = [np.broadcast_to(self.value(v), self.lanes) for v in s.state]
         row = self.table.reduction(s.reduction)
+        if s.width * s.stride > WARP:
+            self.sync.barrier(self.blocks, self.full(mask))
         combined = collective(row, self.emit, dtypes, state, s.width, s.stride)
         for var, new in zip(s.state, combined, strict=True):
             self.set(var, new, mask)
@@ -345,6 +354,17 @@ class _Machine:
             memory.data[counter] = 0 if last else old[r, c] + 1
             self.sync.ticket((s.buffer, counter), int(self.blocks[r]), c, last, self.tick())
         self.values[s.var.name] = old
+
+    def copy(self, s: loops.AsyncCopy, mask: Mask) -> None:
+        source, inner, place = self.access(loops.Load(Var("", I32), s.buffer, s.place, s.mask), mask, s.width)
+        target, _, index = self.access(loops.Load(Var("", I32), s.target, s.index, s.mask), mask, s.width)
+        if inner is not None and not inner.any():
+            return
+        read, lanes = self.touched(np.broadcast_to(place, self.lanes), inner, s.width)
+        if source.writes is not None:
+            source.load(read, lanes, self.tick(), self.sync.ordered)
+        elements, _ = self.touched(index + self.base(target), inner, s.width)
+        self.copies.start(Copy(target, elements, source.data[read], lanes), self.tick())
 
     # -- clusters and flags ------------------------------------------------------------------------
     def cluster_arrive(self, s: loops.ClusterArrive, mask: Mask) -> None:

@@ -12,6 +12,9 @@ from typing import Any
 from fuser.codegen.loops import (
     Alloc,
     Assign,
+    AsyncCommit,
+    AsyncCopy,
+    AsyncWait,
     Await,
     Barrier,
     ClusterArrive,
@@ -61,8 +64,7 @@ def _slice(buffer: str, index: Operand, width: int) -> str:
 
 def _for(s: For) -> str:
     bounds = f"{operand(s.start)}, {operand(s.stop)}, {operand(s.step)}"
-    going = f" while {s.going.name}" if s.going is not None else ""
-    return f"for {s.var.name} in {s.kind}({bounds}){going}:"
+    return f"for {s.var.name} in {s.kind}({bounds}):"
 
 
 def _if_head(s: If) -> str:
@@ -92,6 +94,11 @@ _LINES: dict[type, Callable[[Any], str]] = {
     Shuffle: lambda s: f"{s.var.name} = {operand(s.value)} of lane ^ {s.xor}",
     Collective: _collective,
     Ticket: lambda s: f"{s.var.name} = ticket {s.buffer}[{operand(s.index)}] up to {operand(s.limit)}",
+    AsyncCopy: lambda s: (
+        f"copy {_slice(s.target, s.index, s.width)} = {_slice(s.buffer, s.place, s.width)}{_if(s.mask)}"
+    ),
+    AsyncCommit: lambda s: "commit copies",
+    AsyncWait: lambda s: f"await copies but the last {s.pending}",
     ClusterArrive: lambda s: "cluster arrive",
     ClusterWait: lambda s: "cluster wait",
     StoreRemote: lambda s: (

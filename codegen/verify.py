@@ -14,6 +14,9 @@ from fuser.codegen.loops import (
     SIMT_ONLY,
     Alloc,
     Assign,
+    AsyncCommit,
+    AsyncCopy,
+    AsyncWait,
     Await,
     Barrier,
     ClusterArrive,
@@ -51,7 +54,8 @@ MAX_BLOCK = 1024
 MAX_VECTOR_BYTES = 16
 MAX_SHARED_BYTES = 48 << 10  # what a block may declare statically
 MAX_DYNAMIC_BYTES = 227 << 10  # and what a launch may give it on the largest device (sm_90)
-COLLECTIVE_STATEMENTS = (Barrier, Collective, Shuffle, ClusterArrive, ClusterWait)
+COLLECTIVE_STATEMENTS = (Barrier, Collective, Shuffle, ClusterArrive, ClusterWait, AsyncCommit, AsyncWait)
+COPY_BYTES = (4, 8, 16)
 MAX_CLUSTER = 16
 
 
@@ -93,7 +97,7 @@ class _Checker:
             Let: self.let, Mutable: self.declare_mutable, Assign: self.assign, Load: self.load, Store: self.store,
             LoadVec: self.load_vec, StoreVec: self.store_vec, Alloc: self.alloc, Special: self.special,
             Shuffle: self.shuffle, Collective: self.collective, Ticket: self.ticket, StoreRemote: self.store_remote,
-            Publish: self.publish, Await: self.wait_for,
+            Publish: self.publish, Await: self.wait_for, AsyncCopy: self.copy, AsyncWait: self.await_copies,
         }  # fmt: skip
 
     # -- walk --------------------------------------------------------------------------------------
@@ -114,7 +118,7 @@ class _Checker:
         """What replaces a nested statement: its blocks between scope changes."""
         if isinstance(s, For):
             self.loop_head(s)
-            uneven = s.going is not None or not all(self.is_uniform(x) for x in (s.start, s.stop, s.step))
+            uneven = not all(self.is_uniform(x) for x in (s.start, s.stop, s.step))
             yield lambda: self.open(uneven, s)
             yield from s.body
             yield lambda: self.close(uneven)
@@ -244,10 +248,6 @@ class _Checker:
     def loop_head(self, s: For) -> None:
         for x in (s.start, s.stop, s.step):
             self.operand(x, s.var.dtype)
-        if s.going is not None:
-            self.operand(s.going, BOOL)
-            if s.kind != "serial":
-                self.say(f"a {s.kind} loop cannot be left early")
         if isinstance(s.step, Lit) and s.step.value <= 0:
             self.say("the step must be positive")
         if s.kind == "unroll" and not all(self.is_constant(x) for x in (s.start, s.stop, s.step)):
@@ -366,6 +366,20 @@ class _Checker:
         self.operand(s.value, dtype)
         if s.buffer in self.buffers or self.is_private(s.buffer):
             self.say(f"`{s.buffer}` is no shared array")
+
+    def copy(self, s: AsyncCopy) -> None:
+        target = self.array(s.target, s.index, s.mask, written=True)
+        source = self.array(s.buffer, s.place, s.mask, written=False)
+        if s.target in self.buffers or self.is_private(s.target) or s.buffer not in self.buffers:
+            self.say("a copy goes from global to shared memory")
+        if target != source:
+            self.say(f"`{s.target}` holds {target}, `{s.buffer}` {source}")
+        if source is not None and s.width * source.bytes not in COPY_BYTES:
+            self.say(f"a copy has 4, 8 or 16 bytes, not {s.width * source.bytes}")
+
+    def await_copies(self, s: AsyncWait) -> None:
+        if s.pending < 0:
+            self.say("a number of groups is not negative")
 
     def flag(self, s: Publish | Await) -> None:
         self.operand(s.index)

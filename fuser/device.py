@@ -33,7 +33,8 @@ class Device:
     l2: bytes of last-level cache. bandwidth: attainable copy, bytes/s. launch_us: host cost of a kernel.
     inflight: bytes an SM must have on the way to reach `bandwidth`. issue: lane instructions/s. special:
     special-function results/s. argument_bytes: kernel parameter space. vector_bytes: widest load (CPU: a
-    vector register). cluster: most blocks that can share a row.
+    vector register). cluster: most blocks that can share a row. copies: whether global memory is copied into
+    shared memory asynchronously.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Device:
     vector_bytes: int = 16
     warp: int = 32
     cluster: int = 1
+    copies: bool = False
 
     def __str__(self) -> str:
         return f"{self.name} ({self.model})"
@@ -77,6 +79,7 @@ def _cuda(name: str, model: str, sms: int, threads: int, shared_kb: int, l2_mb: 
     return Device(
         name, "cuda", model, sms, 65536, threads, shared_kb * KB, int(l2_mb * MB), tbs * 1e12, 4.5, inflight_kb * KB,
         sms * lanes * ghz * 1e9, sms * 16 * ghz * 1e9, cluster=cluster,
+        copies=int(name[3:]) >= 80,
     )  # fmt: skip
 
 

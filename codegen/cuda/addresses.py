@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from fuser.codegen.loops import (
     Alloc,
+    AsyncCopy,
     For,
     Let,
     Lit,
@@ -36,8 +37,10 @@ def addresses(body: tuple[Statement, ...]) -> frozenset[str]:
     counters = {s.var.name: s for s in walk(body) if isinstance(s, For)}
     work: list[Operand] = []
     for s in walk(body):
-        if isinstance(s, (Load, Store, LoadVec, StoreVec)):
+        if isinstance(s, (Load, Store, LoadVec, StoreVec, AsyncCopy)):
             work.append(s.index)
+        if isinstance(s, AsyncCopy):
+            work.append(s.place)
     found: set[str] = set()
     while work:
         x = work.pop()

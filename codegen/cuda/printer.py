@@ -51,6 +51,9 @@ class _Printer:
             loops.Barrier: lambda s: self.line("__syncthreads();"),
             loops.Fence: lambda s: self.line("__threadfence();"),
             loops.Shuffle: self.shuffle, loops.Ticket: self.ticket, loops.StoreRemote: self.store_remote,
+            loops.AsyncCopy: self.copy,
+            loops.AsyncCommit: lambda s: self.line("fuser_commit();"),
+            loops.AsyncWait: lambda s: self.line(f"fuser_await_copies<{s.pending}>();"),
             loops.ClusterArrive: lambda s: self.line("fuser_cluster_arrive();"),
             loops.ClusterWait: lambda s: self.line("fuser_cluster_wait();"),
             loops.Publish: self.publish, loops.Await: self.wait_for,
@@ -173,9 +176,8 @@ class _Printer:
         """`#pragma unroll 1` keeps the compiler from unrolling what the schedule did not: registers were counted."""
         name, kind = self.names[s.var.name], c_type(s.var.dtype)
         start, stop, step = (self.value(x) for x in (s.start, s.stop, s.step))
-        going = f" && {self.value(s.going)}" if s.going is not None else ""
         self.line("#pragma unroll" if s.kind == "unroll" else "#pragma unroll 1")
-        self.nested(f"for ({kind} {name} = {start}; {name} < {stop}{going}; {name} += {step}) {{", s.body)
+        self.nested(f"for ({kind} {name} = {start}; {name} < {stop}; {name} += {step}) {{", s.body)
 
     def branch(self, s: loops.If) -> None:
         if s.then or not s.orelse:
@@ -208,6 +210,12 @@ class _Printer:
         guard = "" if s.mask is None else f"if ({self.value(s.mask)}) "
         place = f"{self.names[s.buffer]} + {self.value(s.index)}"
         self.line(f"{guard}*fuser_in_cluster({place}, {self.value(s.rank)}) = {self.value(s.value)};")
+
+    def copy(self, s: loops.AsyncCopy) -> None:
+        guard = "" if s.mask is None else f"if ({self.value(s.mask)}) "
+        size = s.width * self.arrays[s.buffer].bytes
+        to, source = (f"{self.names[a]} + {self.value(k)}" for a, k in ((s.target, s.index), (s.buffer, s.place)))
+        self.line(f"{guard}fuser_copy<{size}>({to}, {source});")
 
     def publish(self, s: loops.Publish) -> None:
         guard = "" if s.mask is None else f"if ({self.value(s.mask)}) "

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from fuser.codegen.loops import Kernel
-from fuser.codegen.program import Program, shared_lanes
+from fuser.codegen.program import Fetch, Program, shared_lanes
 from fuser.codegen.schedule import (
     lower_pointwise,
     lower_reduce,
@@ -32,7 +32,7 @@ from fuser.codegen.schedule.exchange import SHARED_LIMIT, bytes_needed
 from fuser.codegen.schedule.frame import Frame
 from fuser.codegen.schedule.lengths import length_bucket
 from fuser.codegen.schedule.lower_resident import reuse_of
-from fuser.codegen.schedule.parking import Fit, Row, fit, parking
+from fuser.codegen.schedule.parking import Fit, Row, copied, fit, parking, short_fit
 from fuser.device import Device
 from fuser.dtypes import compute_dtype
 from fuser.errors import InternalError
@@ -51,6 +51,7 @@ RESIDENT_BYTES = 128  # of a row's raw inputs that a thread keeps from stage to 
 LONG_LANES = 4096  # lanes of rows that are long enough to wait in shared memory (8 Ki elements)
 LOOP_REGISTERS = 48  # of states, and of elements on their way, that a loop over a row unrolls up to
 MARCH = 4  # vectors that a thread of a stencil takes one after another: what lies between them is loaded once
+BESIDE_HELD = 34  # registers of a row kernel besides what it holds (NVRTC 13, softmax and layer norm)
 SHORT_ROW = 16  # elements a thread up to which even one stage loads its whole row before it computes
 LANE_STEPS = 2048  # steps times lanes that a kernel's main body may have: beyond, the compiler is the bottleneck
 
@@ -78,7 +79,7 @@ def choose(graph: Graph, group: Group, size_class: SizeClass, device: Device) ->
 def lower(graph: Graph, group: Group, schedule: CudaSchedule, layouts: Layouts) -> tuple[Kernel, ...]:
     """The kernels of a group under a schedule."""
     body = body_of(graph, group, tuple(layouts))
-    alignment = Alignment(schedule.aligned, frozenset(schedule.multiples), schedule.factors)
+    alignment = Alignment(schedule.aligned, frozenset(schedule.multiples))
     frame = Frame(graph, group, layouts, schedule.index_bits, "cuda", alignment)
     if schedule.tile:
         return (lower_transposed.lower(frame, body, schedule),)
@@ -119,10 +120,9 @@ def retreat(schedule: CudaSchedule) -> CudaSchedule | None:
 def _resident_blocks(threads: int, held: int) -> int:
     """Blocks an SM that a resident row kernel is compiled for: two of 512 threads where registers allow.
 
-    One such block an SM has nothing to overlap its barriers with. Besides what it holds (bytes a thread), the kernel
-    took about 34 registers (NVRTC 13, softmax and layer norm); smaller blocks fit several times whatever they take.
+    One such block an SM has nothing to overlap its barriers with; smaller blocks fit several times whatever they take.
     """
-    return 2 if threads == 512 and held // 4 + 34 <= 68 else 1
+    return 2 if threads == 512 and held // 4 + BESIDE_HELD <= 68 else 1
 
 
 def _registers(fold: Fold, narrow: bool) -> int:
@@ -134,7 +134,7 @@ class _Chooser:
     def __init__(self, graph: Graph, group: Group, size_class: SizeClass, device: Device) -> None:
         self.graph, self.group, self.size_class, self.device = graph, group, size_class, device
         self.body = body_of(graph, group, tuple(size_class.layouts))
-        self.alignment = Alignment(size_class.aligned, frozenset(size_class.multiples), size_class.factors)
+        self.alignment = Alignment(size_class.aligned, frozenset(size_class.multiples))
         self.bits = size_class.index_bits
 
     # -- kinds -------------------------------------------------------------------------------------
@@ -199,7 +199,7 @@ class _Chooser:
         if found := self._parked(fixed, vector, length):
             return replace(
                 chosen, threads=found.threads, threads_per_row=found.threads, resident=True, parked=True,
-                cluster=found.cluster, min_blocks=found.blocks, unroll=found.unroll,
+                copies=bool(self._copied(vector)), cluster=found.cluster, min_blocks=found.blocks, unroll=found.unroll,
             )  # fmt: skip
         held = self._held_bytes(length // team) if fixed.segments == 1 else 0
         blocks = _resident_blocks(threads, held + self._fresh_bytes() * vector)
@@ -208,16 +208,39 @@ class _Chooser:
         return replace(chosen, resident=True, min_blocks=blocks)
 
     def _parked(self, fixed: Order, vector: int, length: int) -> Fit | None:
-        """How long rows of several stages wait in shared memory; None for others, and where they fit no block."""
-        if len(self.body.stages) < 2 or fixed.lanes < LONG_LANES:
+        """How rows wait in shared memory: long ones of several stages, and what registers would not bring fast
+        enough. None for others, and where they fit no block."""
+        several, copies = len(self.body.stages) > 1, self._copied(vector)
+        if fixed.lanes < LONG_LANES and not (copies and several and self._scarce(fixed, vector, length)):
+            return None
+        if not several and not (copies and self._indexed()):
             return None
         streams = len(reuse_of(self.body).stages[0].raw)
-        kept, weights = parking(self.body).bytes_kept, self._fresh_bytes() > 0
-        row = Row(length, kept, vector, streams, weights, self._state_registers())
-        found = fit(row, fixed, self.device)
+        kept, weights = parking(self.body, copies).bytes_kept, self._fresh_bytes() > 0
+        row = Row(length, kept, vector, streams, weights, self._state_registers(), bool(copies))
+        found = fit(row, fixed, self.device) if fixed.lanes >= LONG_LANES else short_fit(row, fixed)
         if found is None or length // (found.cluster * found.threads) * self._steps() > 2 * LANE_STEPS:
             return None
         return found
+
+    def _scarce(self, fixed: Order, vector: int, length: int) -> bool:
+        """Whether rows of several stages, held in registers, leave too few threads to have enough loads on the way: a
+        third more than memory needs, because blocks compute too."""
+        team = self._team(fixed, vector, length)
+        held = self._held_bytes(length // team) if fixed.segments == 1 else 0
+        registers = BESIDE_HELD + (held + 2 * self._fresh_bytes() * vector) // 4
+        return team >= 128 and 0 < 3 * held * self.device.occupancy(registers, team) < 4 * self.device.inflight
+
+    def _indexed(self) -> bool:
+        """Whether states hold an index beside each value: a loop over registers then has too few loads on the way."""
+        sites = [site for stage in self.body.stages for site in stage.reduces]
+        return any(fold.row.uses_index for fold in folds_of(self.graph, sites))
+
+    def _copied(self, vector: int) -> frozenset[Fetch]:
+        """What goes into shared memory by asynchronous copies; nothing where the device has none, nor where several
+        streams would crowd a block's share of it."""
+        single = len(reuse_of(self.body).stages[0].raw) == 1
+        return copied(self.body, self.alignment, vector) if single and self.device.copies else frozenset()
 
     def _any_whole(self, vector: int, axis: Axis) -> bool:
         """Whether any access of a loop is a whole vector; else neighbouring threads take neighbouring elements."""
@@ -292,7 +315,7 @@ class _Chooser:
     ) -> CudaSchedule:
         return CudaSchedule(
             kind, threads, vector, unroll, team, fixed, False, self.size_class.aligned, self.bits, 1, length,
-            self.size_class.multiples, self.size_class.factors,
+            self.size_class.multiples,
         )  # fmt: skip
 
     # -- numbers -----------------------------------------------------------------------------------
@@ -334,9 +357,8 @@ class _Chooser:
         return vector
 
     def _steps(self) -> int:
-        """Steps of the largest program a lane; with a loop inside, more than any vector leaves room for: a thread that
-        has one element runs one loop, and so does not wait for the longest of several."""
-        return max((LANE_STEPS if p.has_loop else self._lane_steps(p) for p in self.body.programs), default=1)
+        """Steps of the largest program a lane."""
+        return max((self._lane_steps(p) for p in self.body.programs), default=1)
 
     def _lane_steps(self, program: Program, needed: Sequence[bool] | None = None) -> int:
         """Steps of a program a lane (of the needed ones); what neighbouring lanes share counts by share."""

@@ -17,6 +17,7 @@ from fuser.codegen.schedule.axes import Axis, count, split
 from fuser.codegen.schedule.body import Body
 from fuser.codegen.schedule.exchange import Exchange
 from fuser.codegen.schedule.frame import Frame
+from fuser.codegen.schedule.regroup import Regroup
 from fuser.dtypes import BOOL
 from fuser.hostexpr import HostExpr, call, lit, sym
 from fuser.schedule import CudaSchedule
@@ -109,6 +110,7 @@ class RowTeams:
         first = frame.builder.apply("equal", (self.member, frame.number(0)), BOOL)
         alone = frame.builder.apply("equal", (self.rank, frame.number(0)), BOOL) if schedule.cluster > 1 else None
         self.leader = frame.both(frame.both(first, self.valid), alone)
+        self.regroup = Regroup(frame, self.member, self.team, self.groups, schedule.threads)
 
     @staticmethod
     def grid(body: Body, schedule: CudaSchedule) -> HostExpr:
@@ -116,7 +118,7 @@ class RowTeams:
         return call("//", body.rows + (per_block - 1), per_block) * schedule.cluster
 
     def reserve(self, groups: Sequence[Sequence[Fold]]) -> None:
-        """Collectives bring their own scratch."""
+        self.regroup.reserve(groups)
 
     def positions(self, base: Operand) -> list[Operand]:
         f = self.frame
@@ -147,17 +149,27 @@ class RowTeams:
         return [self.row]
 
     def fold(self, accumulators: Sequence[Accumulator]) -> list[list[State]]:
-        return [[self._fold(a)] for a in accumulators]
+        """Tiles in the thread, then over the team, then the thread's groups: lane numbers from the low bits up.
 
-    def _fold(self, accumulator: Accumulator) -> State:
-        """Tiles in the thread, then over the team, then the thread's groups: lane numbers from the low bits up."""
-        b, fold = self.frame.builder, accumulator.fold
-        groups: list[State] = []
-        for g in range(self.groups):
-            state = accumulator.folded(b, range(g * self.width, (g + 1) * self.width))
-            b.collective(fold.row.name, fold.operand, state, self.team)
-            groups.append(state)
-        return fold.widen(fold.tree(b, groups), b)
+        The collectives come one after another, so that they share a barrier.
+        """
+        parts = self.regroup.split([a.fold for a in accumulators])
+        found = dict[int, list[State]]()
+        for some in parts:
+            found.update(zip(some, self._fold([accumulators[k] for k in some]), strict=True))
+        return [found[k] for k in range(len(accumulators))]
+
+    def _fold(self, accumulators: Sequence[Accumulator]) -> list[list[State]]:
+        b, width = self.frame.builder, self.width
+        spans = [range(g * width, (g + 1) * width) for g in range(self.groups)]
+        tiles = [[a.folded(b, span) for span in spans] for a in accumulators]
+        folds = [a.fold for a in accumulators]
+        if self.regroup.suits(folds):
+            tiles = [[state] for state in self.regroup.neighbours(list(zip(folds, tiles, strict=True)))]
+        for fold, states in zip(folds, tiles, strict=True):
+            for state in states:
+                b.collective(fold.row.name, fold.operand, state, self.team)
+        return [[f.widen(f.tree(b, states), b)] for f, states in zip(folds, tiles, strict=True)]
 
     def across_team(self, parts: Sequence[tuple[Fold, list[State]]], width: int) -> list[list[State]]:
         return [[self._one(fold, state, width) for state in states] for fold, states in parts]

@@ -23,6 +23,8 @@ from fuser.codegen.schedule.reuse import Reuse, StageReuse, plan
 from fuser.codegen.schedule.tile import Tile, Values
 from fuser.schedule import CudaSchedule
 
+FRESH_BYTES = 64  # of loads that a thread has on their way in a stage after the first
+
 
 def lower(frame: Frame, body: Body, schedule: CudaSchedule) -> Kernel:
     """The kernel of a group of row reductions over resident rows."""
@@ -94,11 +96,13 @@ class ResidentStages(Stages):
 
     # -- loads -------------------------------------------------------------------------------------
     def _load(self, stage: int) -> None:
-        """All loads of a stage along the row that are not held yet."""
-        if stage >= len(self.reuse) or not self.reuse[stage].raw:
-            return
-        tile = self.tile(self.body.stages[stage].loop)
-        for slot in self.slots:
+        """All loads of a stage along the row."""
+        if stage < len(self.reuse) and self.reuse[stage].raw:
+            self._load_slots(stage, self.tile(self.body.stages[stage].loop), self.slots)
+
+    def _load_slots(self, stage: int, tile: Tile, slots: Sequence[Slot]) -> None:
+        """The loads of a stage that these slots do not hold yet."""
+        for slot in slots:
             for step, fetch in self.reuse[stage].raw.items():
                 if fetch not in slot.raw:
                     slot.raw[fetch] = self._load_slot(tile, step, slot)
@@ -117,7 +121,6 @@ class ResidentStages(Stages):
     def totals(self, p: Pass, folds: Sequence[Fold]) -> Totals:
         """All segments, their partials combined pairwise."""
         b, partials = self.frame.builder, []
-        self._load(self.current)
         for turn in range(self.turns):
             first = self.bounds(self.segment_number(turn))[0] if self.segments > 1 else self.frame.number(0)
             starts = self.lane_starts(first)
@@ -127,9 +130,14 @@ class ResidentStages(Stages):
         return self.across([(fold, [fold.tree(b, [t[k][0] for t in partials])]) for k, fold in enumerate(folds)])
 
     def _turn(self, p: Pass, slots: Sequence[Slot]) -> None:
-        """The slots of one segment."""
-        for slot in slots:
-            self._slot(p, slot)
+        """The slots of one segment, a few at a time: what only this stage loads is held no longer than it must be."""
+        fresh = sum(f.dtype.bytes for f in self.reuse[self.current].raw.values() if f not in slots[0].raw)
+        together = max(FRESH_BYTES // max(fresh * self.geometry.width, 1), 1)
+        for k in range(0, len(slots), together):
+            some = slots[k : k + together]
+            self._load_slots(self.current, p.tile, some)
+            for slot in some:
+                self._slot(p, slot)
 
     def segment_number(self, turn: int) -> Operand:
         """Which segment this block folds in a turn."""

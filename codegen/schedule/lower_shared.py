@@ -19,7 +19,7 @@ from fuser.codegen.schedule.geometry import RowTeams
 from fuser.codegen.schedule.lower_cluster import ClusterStages
 from fuser.codegen.schedule.lower_reduce import Pass
 from fuser.codegen.schedule.lower_resident import Slot, write_stages
-from fuser.codegen.schedule.parking import Key, parking
+from fuser.codegen.schedule.parking import Key, copied, parking
 from fuser.schedule import CudaSchedule
 
 
@@ -48,24 +48,44 @@ class ParkedStages(ClusterStages):
         b, places = frame.builder, dict[Key, Place]()
         elements = geometry.groups * geometry.width * max(schedule.capacity // schedule.order.segments, 1)
         elements = elements // schedule.order.lanes * max(schedule.order.segments // schedule.cluster, 1)
-        parked = parking(body)
+        self.copied = copied(body, frame.alignment, geometry.width) if schedule.copies else frozenset()
+        parked = parking(body, self.copied)
         names = [b.alloc("row", t, elements * schedule.threads, "shared", dynamic=True) for t in parked.arrays]
         for key, home in parked.homes.items():
             places[key] = Place(names[home], min(16 // parked.arrays[home].bytes, geometry.width))
         self.places = places
         super().__init__(frame, body, schedule, geometry)
-        self.filled: set[Key] = set()
+        self.filled: set[Key] = set(self.copied)
+        self.together = min(schedule.unroll, len(self.slots) // self.turns)
+        self._start_copies()
+
+    def _start_copies(self) -> None:
+        """Every copy of the block's part of the row, in groups of the slots that are computed together."""
+        b, buffer_of = self.frame.builder, self.frame.buffer_of
+        if not self.copied:
+            return
+        for k, slot in enumerate(self.slots):
+            guard = slot.exists[0] if slot.exists else None
+            for fetch in (f for f in self.reuse[0].raw.values() if f in self.copied):
+                place, source = self.places[fetch], slot.lanes[0].value(fetch.index[0])
+                for j in range(0, self.geometry.width, place.piece):
+                    at = self.frame.add(source, j)
+                    b.copy(place.name, self._at(place, slot, j), buffer_of(fetch), at, place.piece, guard)
+            if (k + 1) % self.together == 0:
+                b.commit()
 
     def _load(self, stage: int) -> None:
         """Loads are made a few slots at a time, when they are needed."""
 
     def _turn(self, p: Pass, slots: Sequence[Slot]) -> None:
-        """`unroll` slots at a time: their loads first."""
+        """`unroll` slots at a time: their loads first, or the copies of them awaited."""
         raw, tile = self.reuse[self.current].raw, self.tile(p.stage.loop)
         fresh = {step: fetch for step, fetch in raw.items() if fetch not in self.filled}
-        together = self.schedule.unroll
-        for k in range(0, len(slots), together):
-            some = slots[k : k + together]
+        for k in range(0, len(slots), self.together):
+            some = slots[k : k + self.together]
+            if self.copied and self.current == 0:
+                later = len(self.slots) - self.slots.index(some[-1]) - 1
+                self.frame.builder.await_copies(later // self.together)
             for slot in some:
                 slot.raw.update((fetch, self._load_slot(tile, step, slot)) for step, fetch in fresh.items())
             for slot in some:

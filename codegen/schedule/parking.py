@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fuser.codegen.program import Fetch
+from fuser.codegen.schedule.alignment import Alignment
 from fuser.codegen.schedule.body import Body
 from fuser.codegen.schedule.lower_resident import reuse_of
 from fuser.device import Device
@@ -16,6 +17,7 @@ from fuser.dtypes import DType
 from fuser.order import Order
 
 Key = Fetch | int  # a load, or the number of a kept value
+LEAST_COPY = 4  # bytes of an asynchronous copy
 BESIDE = 2 << 10  # bytes of shared memory for exchanges, and what the system takes of it for a block
 
 
@@ -31,10 +33,23 @@ class Parking:
         return sum(t.bytes for t in self.arrays)
 
 
-def parking(body: Body) -> Parking:
+def copied(body: Body, alignment: Alignment, width: int) -> frozenset[Fetch]:
+    """The first stage's loads along a row that are whole vectors in every row: asynchronous copies can make them."""
+    inner = body.reduced[-1]
+    if not alignment.divides(width, inner.extent):
+        return frozenset()
+    return frozenset(
+        f
+        for f in reuse_of(body).stages[0].raw.values()
+        if not f.mask and alignment.whole(width, f.index[0], inner.name) and width * f.dtype.bytes >= LEAST_COPY
+    )
+
+
+def parking(body: Body, copies: frozenset[Fetch] = frozenset()) -> Parking:
     """Where raw elements and values worth keeping wait from one stage to a later one.
 
     What is read for the last time in a stage leaves its place to a value of the same type that the stage makes.
+    copies: loads that wait there from the start on, needed later or not.
     """
     stages, arrays, homes = reuse_of(body).stages, list[DType](), dict[Key, int]()
     last: dict[Key, int] = {}
@@ -42,11 +57,12 @@ def parking(body: Body) -> Parking:
         read: list[Key] = [*stage.raw.values(), *stage.taken.values()]
         last.update(dict.fromkeys(read, k))
     for k, stage in enumerate(stages):
-        made: list[tuple[Key, DType]] = [(f, f.dtype) for f in stage.raw.values() if last[f] > k and f not in homes]
+        made: list[tuple[Key, DType]] = [(f, f.dtype) for f in stage.raw.values()]
+        made = [(f, t) for f, t in made if (last[f] > k or f in copies) and f not in homes]
         steps = body.stages[k].loop.steps
         made += [(number, steps[step].dtype) for step, number in stage.kept.items()]
         for key, dtype in made:
-            busy = {homes[other] for other in homes if last[other] > k}
+            busy = {homes[other] for other in homes if last[other] > k or (key in copies and other in copies)}
             free = next((a for a, t in enumerate(arrays) if t == dtype and a not in busy), len(arrays))
             arrays += [dtype] if free == len(arrays) else []
             homes[key] = free
@@ -66,7 +82,8 @@ class Fit:
 @dataclass(frozen=True)
 class Row:
     """A row by its numbers: elements, bytes an element that wait, elements a vector, streams that the first stage
-    reads, whether later stages read weights, registers of the largest stage's states."""
+    reads, whether later stages read weights, registers of the largest stage's states, whether asynchronous copies bring
+    it."""
 
     length: int
     kept: int
@@ -74,14 +91,18 @@ class Row:
     streams: int
     weights: bool
     states: int
+    copies: bool = False
 
     @property
     def rule(self) -> tuple[Fit, int]:
         """What ran fastest on H200 (cluster to be found), and the bytes of a row that a block should have.
 
         Half types: 64 KiB, and up to 64 B of loads on the way a thread. f32 with weights: 32 KiB, or the loads of the
-        weights cost the third block of an SM.
+        weights cost the third block of an SM. With copies on the way registers are no concern: three blocks of 512
+        threads, or of 256 where f32 weights are read from the cache.
         """
+        if self.copies:
+            return Fit(256, 1, 3, 4) if self.vector <= 4 and self.weights else Fit(512, 1, 3, 2), 64 << 10
         if self.vector == 1:
             return Fit(512, 1, 2, 4), 64 << 10
         if self.vector <= 4 and self.weights:
@@ -93,6 +114,12 @@ class Row:
         if not self.weights and self.length * self.kept != 64 << 10:
             return Fit(512, 1, 3, 2), 64 << 10
         return Fit(512, 1, 2, 4 if self.states == 1 or not self.weights else 2), 64 << 10
+
+
+def short_fit(row: Row, fixed: Order) -> Fit:
+    """For rows that a few blocks of an SM could hold in registers: a vector a lane, 1024 threads an SM."""
+    threads = min(fixed.lanes // row.vector, 256)
+    return Fit(threads, 1, 1024 // threads, 1)
 
 
 def fit(row: Row, fixed: Order, device: Device) -> Fit | None:

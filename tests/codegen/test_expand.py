@@ -199,3 +199,55 @@ def test_a_cycle_in_the_table_is_found() -> None:
     rows.register(replace(table().scalar("sign"), cuda={}, expand=again))
     with pytest.raises(InternalError, match="does not end"):
         expand(chain("sign", 1), rows)
+
+
+def neighbours(widths: tuple[int, ...], repeat: bool, threads: int = 128) -> Kernel:
+    """Collectives of several reductions, one right after another."""
+    b = KernelBuilder("neighbours", "cuda")
+    x = b.buffer("x", F32, "in", 0, threads)
+    outs = [b.buffer(f"out{k}", F32, "out", k + 1, threads) for k in range(len(widths))]
+    thread = b.special("thread")
+
+    def body() -> None:
+        states = [b.mutable("state", b.load(x, thread)) for _ in widths]
+        for k, (state, width) in enumerate(zip(states, widths, strict=True)):
+            b.collective(("sum", "max", "min")[k % 3], F32, [state], width)
+        for out, state in zip(outs, states, strict=True):
+            b.store(out, thread, state)
+
+    if repeat:
+        with b.loop("round", 0, 2):
+            body()
+    else:
+        body()
+    return b.finish(Launch((1, 1), threads))
+
+
+@pytest.mark.parametrize("repeat", [False, True])
+@pytest.mark.parametrize(
+    ("widths", "barriers"), [((128, 128, 128), 1), ((64, 64), 1), ((128, 64), 2), ((128, 16, 128), 2), ((32, 32), 0)]
+)
+def test_neighbouring_collectives_share_a_barrier(widths: tuple[int, ...], barriers: int, repeat: bool) -> None:
+    kernel = neighbours(widths, repeat)
+    x = np.random.default_rng(3).standard_normal(128).astype(np.float32)
+    results = []
+    for k in (kernel, expand(kernel)):
+        outs = {f"out{j}": np.zeros(128, np.float32) for j in range(len(widths))}
+        run(k, {"x": x, **outs}, {})
+        results.append({name: out.tobytes() for name, out in outs.items()})
+    assert results[0] == results[1]
+    met = sum(isinstance(s, Barrier) for s in walk(expand(kernel).body))
+    assert met == barriers * (2 if repeat else 1)
+
+
+def test_collectives_of_one_variable_stay_apart() -> None:
+    b = KernelBuilder("twice", "cuda")
+    out = b.buffer("out", F32, "out", 0, 64)
+    state = b.mutable("state", b.literal(1.0, F32))
+    for _ in range(2):
+        b.collective("sum", F32, [state], 64)
+    b.store(out, b.special("thread"), state)
+    kernel = b.finish(Launch((1, 1), 64))
+    result = np.zeros(64, np.float32)
+    run(expand(kernel), {"out": result}, {})
+    assert result.tolist() == [64.0 * 64.0] * 64
