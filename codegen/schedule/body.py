@@ -197,11 +197,13 @@ def collapsed(body: Body) -> Body:
     def change(e: HostExpr) -> HostExpr:
         return ranges.simplify(e.substitute(merged))
 
-    stages = tuple(_map_stage(s, change) for s in body.stages)
+    stages = tuple(map_stage(s, change) for s in body.stages)
     return Body(parallel, reduced, stages)
 
 
-def _map_stage(s: StageBody, change: Callable[[HostExpr], HostExpr]) -> StageBody:
+def map_stage(s: StageBody, change: Callable[[HostExpr], HostExpr]) -> StageBody:
+    """The stage with every index expression changed; steps keep their numbers."""
+
     def site(x: StoreSite) -> StoreSite:
         return replace(x, offset=change(x.offset))
 

@@ -20,6 +20,7 @@ from fuser.codegen.program import Fetch
 from fuser.codegen.schedule.body import Body, Layouts, analyse
 from fuser.codegen.schedule.cpu_keep import plan_keeps
 from fuser.codegen.schedule.lower_cpu_pointwise import crosses
+from fuser.codegen.schedule.pieces import cut_body
 from fuser.graph import Graph
 from fuser.group import Group
 from fuser.hostexpr import HostExpr, lit
@@ -140,7 +141,7 @@ def state_bytes(graph: Graph, group: Group) -> int:
 
 
 def _pointwise(graph: Graph, group: Group, sizes: Mapping[str, Any], layouts: Layouts) -> CpuSchedule:
-    body = analyse(graph, group, layouts)
+    body = cut_body(analyse(graph, group, layouts))
     inner = _number(body.parallel[-1].extent, sizes) if body.parallel else 1
     if reads_across(body):
         grain = max(GRAIN // (BLOCK_ROWS * min(inner, BLOCK_COLUMNS)), 1)

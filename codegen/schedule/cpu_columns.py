@@ -22,8 +22,10 @@ from fuser.graph import Graph
 from fuser.hostexpr import HostExpr, lit
 from fuser.order import Order
 
-ROWS_AT_ONCE = 4
-LIGHT = 8.0  # instructions an element up to which loading an accumulator is a cost worth sharing among rows
+ROWS_AT_ONCE = 8
+WRITTEN = (
+    32.0  # instructions of all rows together: where one has many, loading its accumulator costs little beside them
+)
 ResultArrays = dict[tuple[int, int], str]  # finished reductions: (node, result) -> array of the tile's columns
 
 
@@ -161,7 +163,8 @@ class Columns:
 
             self.each(write)
 
-        self._down(low, high, ROWS_AT_ONCE if instructions(stage.loop) <= LIGHT else 1, rows)
+        cost = max(instructions(stage.loop, (a.name for a in self.body.reduced)), 1.0)
+        self._down(low, high, 1 << (int(min(max(WRITTEN / cost, 1), ROWS_AT_ONCE)).bit_length() - 1), rows)
 
     def _down(
         self, low: Operand | HostExpr, high: Operand | HostExpr, at_once: int, rows: Callable[[list[Operand]], None]

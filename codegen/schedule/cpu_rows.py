@@ -13,12 +13,13 @@ from dataclasses import dataclass, replace
 
 from fuser.codegen.indices import IndexEmitter
 from fuser.codegen.loops import Operand
-from fuser.codegen.schedule.axes import count
+from fuser.codegen.schedule.axes import Axis, count
 from fuser.codegen.schedule.body import Body, StageBody
 from fuser.codegen.schedule.cpu_keep import SPARE, Keep, plan_keeps
 from fuser.codegen.schedule.cpu_state import Folds, Stack, levels_of, once, rows_of
 from fuser.codegen.schedule.cpu_sweep import Results, Sweep, Walk
 from fuser.codegen.schedule.frame import Frame
+from fuser.codegen.schedule.pieces import cut
 from fuser.graph import Graph
 from fuser.hostexpr import HostExpr, lit
 from fuser.order import Order
@@ -112,8 +113,25 @@ class Rows:
         """The stores of run number `q`; `at` binds all axes but the innermost."""
         walk = self.walk
         base = walk.op("multiply", q, self.inner)
-        with walk.loop("i", 0, walk.operand(self.inner), kind="vector") as i:
-            place = at.bound(**{self.variables[-1]: i})
+        pieces = cut(self.body.reduced[-1], (stage,), self.body.ranges)
+        if pieces is None:
+            self._elements_of(stage, sweep, at, results, base, self.body.reduced[-1])
+            return
+        parts = pieces.stage(stage)
+        with walk.loop("piece", 0, walk.operand(pieces.piece.extent)) as k:
+            here = IndexEmitter(at.builder, {**at.bindings, pieces.piece.name: k}, pieces.ranges, at.dtype)
+            inside = replace(sweep, program=parts.loop, known=dict(sweep.known))
+            inside.hoist(here, results, [pieces.within.name])
+            start = walk.op("add", base, walk.op("multiply", k, pieces.within.extent))
+            self._elements_of(parts, inside, here, results, start, pieces.within)
+
+    def _elements_of(
+        self, stage: StageBody, sweep: Sweep, at: IndexEmitter, results: Results, base: Operand, axis: Axis
+    ) -> None:
+        """The stores along one axis; its elements are the row's from number `base` on."""
+        walk = self.walk
+        with walk.loop("i", 0, walk.operand(axis.extent), kind="vector") as i:
+            place = at.bound(**{axis.name: i})
             values = sweep.element_of_row(place, results, walk.op("add", base, i))
             sweep.store(stage.stores, place, values)
 

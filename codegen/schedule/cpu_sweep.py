@@ -7,7 +7,7 @@ pointwise loops differ only in how they walk, not in what they do at an element.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -27,9 +27,11 @@ Values = dict[int, Operand]
 Results = Mapping[tuple[int, int], Operand]
 
 
-def instructions(program: Program) -> float:
-    """What the operators of a program cost an element, by the table."""
-    return sum(table().plain(s.op).cost.instructions for s in program.steps if isinstance(s, Apply))
+def instructions(program: Program, variables: Iterable[str]) -> float:
+    """What the operators of a program cost an element, by the table, but those that are the same along `variables`."""
+    moving = program.dependent(frozenset(variables))
+    steps = (s for s, moves in zip(program.steps, moving, strict=True) if moves)
+    return sum(table().plain(s.op).cost.instructions for s in steps if isinstance(s, Apply))
 
 
 @dataclass

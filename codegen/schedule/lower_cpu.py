@@ -17,6 +17,7 @@ from fuser.codegen.loops import Kernel
 from fuser.codegen.schedule import lower_cpu_fused, lower_cpu_pointwise, lower_cpu_scan, lower_cpu_split
 from fuser.codegen.schedule.body import Layouts, analyse
 from fuser.codegen.schedule.cpu_parts import CpuParts
+from fuser.codegen.schedule.pieces import cut_body
 from fuser.graph import Graph, Node
 from fuser.group import Group
 from fuser.schedule import CpuSchedule
@@ -27,9 +28,9 @@ def lower_cpu(graph: Graph, group: Group, schedule: CpuSchedule, layouts: Layout
     if schedule.kind == "scan":
         return (lower_cpu_scan.lower(graph, group, schedule, layouts),)
     body = analyse(graph, group, layouts, _lanes_key if group.space.inner else None)
-    parts = CpuParts(graph, group, schedule, layouts, body)
     if schedule.kind == "pointwise":
-        return (lower_cpu_pointwise.lower(parts),)
+        return (lower_cpu_pointwise.lower(CpuParts(graph, group, schedule, layouts, cut_body(body))),)
+    parts = CpuParts(graph, group, schedule, layouts, body)
     if schedule.kind == "rows":
         banded = schedule.block_rows > 1
         return (lower_cpu_fused.lower_bands(parts) if banded else lower_cpu_fused.lower_rows(parts),)
