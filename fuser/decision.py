@@ -29,7 +29,7 @@ REASONS: Mapping[str, str] = {
     "space": "iteration spaces differ",
     "index": "the reduction's result is needed at another row",
     "cycle": "another group lies between them",
-    "axes": "they reduce different axes",
+    "axes": "their kernels reduce different axes",
     "scan": "a running fold is its own kernel",
     "registers": "would spill or cut occupancy",
     "arguments": "too many kernel arguments",

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from fuser.plan import Plan
 
 
+NODES = ("between", "awaits")  # numbers of decisions that are ids of nodes
+
+
 @dataclass(frozen=True)
 class Answer:
     """An answer of `plan.why`; `str()` is the sentence.
@@ -72,7 +75,7 @@ def _reads_with(edge: because.Edge, one: because.Edge) -> bool:
 def _sentence(head: str, words: str, numbers: Mapping[str, float | int | str], before: str = "") -> str:
     """The verdict, the reason, and the numbers it rested on."""
     verb = "saves" if "  fused (" in head else "costs"
-    shown = [_phrase(k, v) for k, v in numbers.items() if not k.startswith("saves")]
+    shown = [_phrase(k, v) for k, v in numbers.items() if not k.startswith("saves") and k not in NODES]
     if numbers.get("saves_bytes"):
         shown.insert(0, f"{verb} {units.size(float(numbers['saves_bytes']))}")
     return f"{head}: {before}{words}" + (f"; {', '.join(shown)}" if shown else "")

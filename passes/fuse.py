@@ -62,7 +62,7 @@ def plan_groups(
     if options.in_place:
         walks = [[u.formed.walk for u in kernels[k].parts or (kernels[k],)] for k in order]
         groups = effects.in_place(facts, groups, walks)
-    considered = decisions.record(facts, partition, search.considered)
+    considered = decisions.settled(decisions.record(facts, search), kernels.values())
     return tuple(groups), (*considered, *again.decisions, *launches.decisions)
 
 

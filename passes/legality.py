@@ -17,11 +17,12 @@ from dataclasses import dataclass, field, replace
 
 from fuser.graph import Graph, Node, OpaqueAttrs, ScanAttrs
 from fuser.group import Group, Reducer, Space, Stage, Store
-from fuser.hostexpr import HostExpr, lit
+from fuser.hostexpr import HostExpr, lit, wrap
 from fuser.passes.facts import Facts, is_reduction
 from fuser.passes.place import Placement, Spot, aligned_spot, full_shape, known_spot, natural_spot, space_of
 from fuser.passes.walk import TooMany, Walk, Walker
 from fuser.ranges import Extents
+from fuser.shapes import numel
 
 WALK_BUDGET = (
     4096  # evaluations beyond four a member: deeper stencil pyramids are recomputed too often to be one kernel
@@ -143,7 +144,9 @@ class _Former:
                     spots[node.id] = spot
             left = [n for n in left if n.id not in spots]
         if left:
-            return Refusal("index" if self.reductions else "space", left[0].id)
+            count, rows = wrap(numel(left[0].shape)), placement.space.rows
+            fits = count in (rows, rows * placement.space.length)
+            return Refusal("index" if self.reductions and fits else "space", left[0].id)
         return spots
 
     def _misplaced(self, placement: Placement) -> int | None:

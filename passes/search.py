@@ -146,7 +146,7 @@ class Search:
         self.considered.append(Considered(c.a, c.b, c.kind, "", verdict.numbers))
         self._merge(a, b, verdict)
 
-    def _merge(self, a: Cluster, b: Cluster, verdict: _Merge) -> None:
+    def _merge(self, a: Cluster, b: Cluster, verdict: Merge) -> None:
         merged = self.partition.merge(a, b, verdict.after, verdict.before)
         merged.kind = "scan" if "scan" in (a.kind, b.kind) else "fused"
         merged.plain, merged.formed = verdict.plain, verdict.formed
@@ -155,7 +155,7 @@ class Search:
             for c in self.waiting.pop(k, ()):
                 self._push(c)
 
-    def _judge(self, a: Cluster, b: Cluster, saved: int) -> _Merge | Refusal:
+    def _judge(self, a: Cluster, b: Cluster, saved: int) -> Merge | Refusal:
         """Whether `a` (the earlier) and `b` become one kernel: cheap refusals first."""
         numbers: Numbers = {"saves_bytes": saved, "saves_launches": 1}
         refusal = self._limits(a, b)
@@ -164,6 +164,18 @@ class Search:
         path, after, before = self.partition.path(a, b)
         if path != "none":
             return Refusal(path, numbers=numbers)
+        return self._form(a, b, numbers, after, before)
+
+    def judge(self, a: Cluster, b: Cluster) -> Merge | Refusal:
+        """The verdict about `a` (the earlier) and `b` if no third cluster lay between them."""
+        numbers: Numbers = {"saves_bytes": self.partition.saved(a, b), "saves_launches": 1}
+        refusal = self._limits(a, b)
+        if refusal is not None:
+            return Refusal(refusal.reason, numbers={**numbers, **refusal.numbers})
+        return self._form(a, b, numbers, [], [])
+
+    def _form(self, a: Cluster, b: Cluster, numbers: Numbers, after: list[int], before: list[int]) -> Merge | Refusal:
+        """The two as one kernel, if registers, legality and cost let them."""
         flows = self.partition.flows(a, b)
         stored = self.partition.stored(a.cores, flows, b) | self.partition.stored(b.cores)
         live = self._live(a, b, flows, stored)
@@ -172,7 +184,7 @@ class Search:
             return Refusal("registers", numbers={**numbers, **refusal.numbers})
         numbers["registers"] = needs
         if a.plain is not None and a.plain == b.plain and self._direct(a, b, flows):
-            return _Merge(after, before, numbers, live, plain=a.plain)
+            return Merge(after, before, numbers, live, plain=a.plain)
         formed = examine(self.facts, a.cores | b.cores, stored)
         if isinstance(formed, Refusal):
             return Refusal(formed.reason, formed.node, {**numbers, **formed.numbers})
@@ -181,9 +193,13 @@ class Search:
         after_us = together.time_us(self.device)
         numbers |= {"us_apart": round(before_us, 2), "us_together": round(after_us, 2)}
         if after_us > before_us:
-            reason = "barrier" if (together.share < 1 and self.device.kind == "cuda") or together.share < 1 else "cost"
-            return Refusal(reason, numbers=numbers)
-        return _Merge(after, before, numbers, live, formed=formed, time=after_us)
+            if together.share == 1:
+                return Refusal("cost", numbers=numbers)
+            space = formed.group.space
+            numbers["rows" if space.inner else "columns"] = self.facts.count(space.parallel)
+            numbers["awaits"] = next(r.node for stage in formed.group.stages[0] for r in stage.reducers)
+            return Refusal("barrier", numbers=numbers)
+        return Merge(after, before, numbers, live, formed=formed, time=after_us)
 
     def _limits(self, a: Cluster, b: Cluster) -> Refusal | None:
         if "library" in (a.kind, b.kind):
@@ -249,7 +265,7 @@ class Search:
 
 
 @dataclass(frozen=True)
-class _Merge:
+class Merge:
     """A merge that is legal and pays: what `path` found, numbers, and what is known of the result."""
 
     after: list[int]

@@ -36,7 +36,8 @@ class Operator:
 @dataclass(frozen=True)
 class Apart:
     """Neighbours in two kernels. bytes: what the boundary costs; siblings: both read the producer, nothing flows;
-    with a consumer: nothing is read by both either."""
+    with a consumer: nothing is read by both either.
+    third: what lies between the two kernels, or what the consumer would wait for, where that is the reason."""
 
     kernels: tuple[str, str]
     producer: str
@@ -44,6 +45,7 @@ class Apart:
     siblings: bool
     bytes: int
     decision: Decision
+    third: str = ""
 
 
 @dataclass(frozen=True)
@@ -130,6 +132,7 @@ def apart(plan: Plan) -> list[Apart]:
         if d.consumer in plan.groups[ga].members or d.producer in plan.groups[gb].members:
             continue  # computed again there
         if d.kind in ("sibling", "batch"):
+            ga, gb = sorted((ga, gb))
             found.setdefault((ga, gb, d.reason, -1), []).append(d)
         else:
             source = plan.names.shown[plan.graph.by_id[d.producer]].id
@@ -143,6 +146,9 @@ def apart(plan: Plan) -> list[Apart]:
 def _apart(plan: Plan, ga: int, gb: int, producer: int, decided: list[Decision]) -> Apart:
     labels = [k.label for k in plan.outline]
     where = (labels[ga], labels[gb])
+    numbers = decided[-1].numbers
+    other = numbers.get("between", numbers.get("awaits"))
+    third = plan.names[int(other)] if other is not None else ""
     if producer < 0:
         first = decided[0]
         if first.kind == "batch":
@@ -150,9 +156,9 @@ def _apart(plan: Plan, ga: int, gb: int, producer: int, decided: list[Decision])
         shared = sorted(set(plan.groups[ga].inputs) & set(plan.groups[gb].inputs))
         size = sum(accounting.nbytes(plan.graph.by_id[k], plan.sizes) for k in shared)
         names = ", ".join(dict.fromkeys(plan.names[k] for k in shared)) or plan.names[first.producer]
-        return Apart(where, names, (), True, size, first)
+        return Apart(where, names, (), True, size, first, third)
     consumers = tuple(dict.fromkeys(plan.names[d.consumer] for d in decided))
-    return Apart(where, plan.names[producer], consumers, False, _boundary(plan, producer, gb), decided[-1])
+    return Apart(where, plan.names[producer], consumers, False, _boundary(plan, producer, gb), decided[-1], third)
 
 
 def _boundary(plan: Plan, producer: int, gb: int) -> int:

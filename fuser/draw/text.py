@@ -255,8 +255,13 @@ def why(a: facts.Apart) -> str:
         return f"would need {n['needs']} registers, limit {n.get('limit', 255)}"
     if a.decision.reason == "cost" and "us_apart" in n:
         return f"predicted {n['us_together']} us together, {n['us_apart']} apart"
-    if a.decision.reason == "barrier" and not a.siblings:
-        return f"{a.producer} is known only after every row"
+    if a.decision.reason == "barrier":
+        few = next((f"{n[k]} {k}" for k in ("rows", "columns") if int(n.get(k, 1)) > 1), "")
+        if few:
+            return f"{few} are too few to fill the device"
+        return f"{a.third} is known only after every row" if a.third else a.decision.text
+    if a.third:
+        return f"{a.third} lies between them"
     return a.decision.text
 
 

@@ -67,7 +67,7 @@ def rows_of_rows(b: Builder, x: Node) -> list[Node]:
         (two_axes, "axes"),
         (other_row, "index"),
         (other_shape, "space"),
-        (other_outer_product, "index"),
+        (other_outer_product, "space"),
         (library, "library"),
         (scan_then_exp, "scan"),
         (rows_of_rows, "axes"),

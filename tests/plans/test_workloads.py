@@ -19,6 +19,7 @@ from fuser.passes.fuse import plan_groups
 from fuser.passes.search import Search
 from fuser.plan import Plan
 from tests.passes.graphs import op
+from tests.passes.test_reasons import assert_told
 
 # Where benchmarks.md's table says fewer kernels than the suite's own rows ask for, or the other way round.
 PUBLISHED = {"P26": 2}
@@ -118,3 +119,9 @@ def test_candidates_grow_with_the_graph_not_with_its_square(
     few, many = steps(build(size), monkeypatch), steps(build(8 * size), monkeypatch)
     assert few > 0
     assert many <= 14 * few
+
+
+@pytest.mark.parametrize("w", rows({}))
+def test_every_boundary_has_a_reason(w: Workload) -> None:
+    plan = planned(w)
+    assert_told(plan.graph, plan.groups, list(plan.decisions))
