@@ -61,8 +61,9 @@ def _value_part(a: Any) -> Any:
     return type(a), a
 
 
+_NUMBERS = (int, float, complex)
 _PARTS: dict[type, Callable[[Any], Any]] = {
-    np.ndarray: _numpy_part, float: type, int: type, bool: _value_part, str: _value_part, type(None): _value_part,
+    np.ndarray: _numpy_part, float: type, int: type, complex: type, bool: _value_part, str: _value_part, type(None): _value_part,
 }  # fmt: skip
 
 
@@ -93,7 +94,7 @@ def key_of(args: Sequence[Any], by_value: bool) -> tuple[Any, ...] | None:
         if value is None:
             return None
         parts.append(value)
-        if by_value and kind in (int, float):
+        if by_value and kind in _NUMBERS:
             parts.append(repr(a))
     return tuple(parts)
 
@@ -257,6 +258,7 @@ def _places(ticket: Ticket, positional: int, signature: Any, bound: Bound, captu
     array_places: list[int] = []
     scalars: list[tuple[int, str]] = []
     fixed: list[tuple[str, Any]] = []
+    complexes: list[tuple[int, tuple[str, str]]] = []
     by_value = False
     for name, spec in zip(bound.names, bound.specs, strict=True):
         position = at.get(name)
@@ -264,19 +266,23 @@ def _places(ticket: Ticket, positional: int, signature: Any, bound: Bound, captu
             if position is None:
                 return None
             array_places.append(position)
+        elif isinstance(spec, ScalarSpec) and spec.kind == "complex":
+            parts = (f"={name}.real", f"={name}.imag")
+            if position is None:
+                fixed += [(p, bound.env[p]) for p in parts]
+            else:
+                complexes.append((position, parts))
         elif isinstance(spec, ScalarSpec):
-            if spec.kind == "complex":  # two symbols of one argument
-                return None
             if position is None:
                 fixed.append((f"={name}", bound.env[f"={name}"]))
             else:
                 scalars.append((position, f"={name}"))
-        elif position is not None and type(ticket.flat[position]) in (int, float):
+        elif position is not None and type(ticket.flat[position]) in _NUMBERS:
             by_value = True
     end = len(ticket.flat) - captured
     out = end - 1 if ticket.has_out else None
     array_places += range(end, len(ticket.flat))
-    return Places(tuple(array_places), tuple(scalars), tuple(fixed), out), by_value
+    return Places(tuple(array_places), tuple(scalars), tuple(fixed), out, tuple(complexes)), by_value
 
 
 def _native_entry(known: QuickCall, flat: Sequence[Any]) -> tuple[Any, Any]:
@@ -348,7 +354,7 @@ def _finish(graph: Any, bound: Bound, places: Places) -> Any:
     if tree is None:
         return None if len(graph.outputs) == 1 else tuple
     symbols = {s for leaf in tree.leaves if isinstance(leaf, trees.HostLeaf) for s in leaf.expr.symbols}
-    if symbols & {symbol for _, symbol in places.scalars}:
+    if symbols & {*(symbol for _, symbol in places.scalars), *(p for _, parts in places.complexes for p in parts)}:
         return NotImplemented
     in_order = [getattr(leaf, "index", None) for leaf in tree.leaves] == list(range(len(graph.outputs)))
     if tree.tree.kind == "leaf" and in_order:
@@ -372,7 +378,7 @@ class PlainCall:
         places, made = self._places, self._made
         originals = [flat[k] for k in places.arrays]
         infos = [arrays.describe(a, name) for a, name in zip(originals, self._array_names, strict=True)]
-        env = {**self._bound.env, **{symbol: flat[k] for k, symbol in places.scalars}}
+        env = {**self._bound.env, **places.numbers(flat)}
         bound = replace(self._bound, infos=tuple(infos[: self._given]), env=env)
         graph = made.program.graph
         results.check_writes(graph, infos, self._array_names)

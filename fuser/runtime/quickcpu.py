@@ -50,13 +50,22 @@ class Places:
     """Where a program's inputs are among the flat arguments of a call.
 
     arrays: position of each of the graph's arguments. scalars: (position, symbol). fixed: symbols that no argument
-    changes (defaults). out: position of the array that receives the only result.
+    changes (defaults). out: position of the array that receives the only result. complexes: (position, symbols of both
+    parts).
     """
 
     arrays: tuple[int, ...]
     scalars: tuple[tuple[int, str], ...]
     fixed: tuple[tuple[str, Any], ...] = ()
     out: int | None = None
+    complexes: tuple[tuple[int, tuple[str, str]], ...] = ()
+
+    def numbers(self, args: Sequence[Any]) -> dict[str, Any]:
+        """Every scalar symbol with its value at a call."""
+        env = {**dict(self.fixed), **{symbol: args[k] for k, symbol in self.scalars}}
+        for k, (re, im) in self.complexes:
+            env[re], env[im] = args[k].real, args[k].imag
+        return env
 
 
 def suits(program: BoundProgram) -> bool:
@@ -132,7 +141,7 @@ class CpuCall:
             arena[: self.arena.zeroed] = 0
             base = address(arena)
             table += [base + offset for offset in self.arena.offsets]
-        env = {**dict(places.fixed), **{symbol: args[k] for k, symbol in places.scalars}}
+        env = places.numbers(args)
         for step, slots, packed, task in self._steps:
             if packed is None:
                 packed = cpu.pack_scalars(step.values(env, bound.encode_slot))

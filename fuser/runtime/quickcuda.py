@@ -150,7 +150,7 @@ class CudaCall:
         table += [base + offset for offset in self.arena.offsets]
         table.append(base)
         if self._dynamic:
-            env = {**dict(self.places.fixed), **{symbol: args[k] for k, symbol in self.places.scalars}}
+            env = self.places.numbers(args)
             table += [values.slot_bits(values.convert(e.evaluate(env), dtype), dtype) for dtype, e in self._dynamic]
         plan = self.plan or self._make_plan()
         code = plan.launch(stream, *table)

@@ -216,3 +216,14 @@ def test_check_and_report_take_complex_results() -> None:
     run = fuser.compile(lambda z, w: np.exp(z) / w)
     run.check(Z, W)
     assert "c64" in str(run.report(Z, W))
+
+
+def test_a_complex_argument_takes_the_short_road() -> None:
+    run = fuser.compile(lambda z, c=1j, h=0.5: z * c + h)
+    for c, h in ((1j, 0.5), (2 - 1j, 0.25), (2 - 1j, 2.0), (complex(np.inf, 0.0), 1.0)):
+        with np.errstate(all="ignore"):
+            np.testing.assert_array_equal(run(Z, c), Z * c + 0.5)
+            np.testing.assert_array_equal(run(Z, c, h), Z * c + h)
+            np.testing.assert_array_equal(run(Z, h=h), Z * 1j + h)
+    assert all(type(key) is tuple for key in run._roads._table)
+    assert len(run._roads._table) == 3
