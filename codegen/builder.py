@@ -9,7 +9,7 @@ scope are computed once, parameters are registered at first use. Its own file be
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -84,6 +84,7 @@ class _Block:
 
     statements: list[Statement] = field(default_factory=list)
     values: dict[ValueKey, Operand] = field(default_factory=dict)
+    notes: dict[Hashable, tuple[Operand, ...]] = field(default_factory=dict)
 
 
 class KernelBuilder:
@@ -223,6 +224,19 @@ class KernelBuilder:
         self.emit(Mutable(var, init))
         return var
 
+    def settle(self, variables: Sequence[Var]) -> None:
+        """Mutable variables get no further value: they are values like any other from here on."""
+        self._mutable.difference_update(v.name for v in variables)
+
+    def is_mutable(self, value: Operand) -> bool:
+        """Whether a later `assign` may change what the operand holds."""
+        return isinstance(value, Var) and value.name in self._mutable
+
+    @property
+    def scopes(self) -> list[dict[Hashable, tuple[Operand, ...]]]:
+        """What callers note for each open block, the innermost last; it ends with the block (`loopwriter`)."""
+        return [block.notes for block in self._blocks]
+
     def assign(self, var: Var, value: Operand) -> None:
         if value != var:
             self.emit(Assign(var, value))
@@ -290,14 +304,16 @@ class KernelBuilder:
         self._blocks[-1].statements.append(statement)
 
     @contextmanager
-    def loop(self, name: str, start: Bound, stop: Bound, step: Bound = 1, kind: LoopKind = "serial") -> Iterator[Var]:
+    def loop(
+        self, name: str, start: Bound, stop: Bound, step: Bound = 1, kind: LoopKind = "serial", going: Var | None = None
+    ) -> Iterator[Var]:
         """`for var in range(start, stop, step)`; ints take the dtype of the operands beside them, else i32."""
         dtype = next((x.dtype for x in (start, stop, step) if not isinstance(x, int)), I32)
         bounds = [self.literal(x, dtype) if isinstance(x, int) else x for x in (start, stop, step)]
         var = Var(self.fresh(name), dtype)
         with self.block() as body:
             yield var
-        self.emit(For(var, bounds[0], bounds[1], bounds[2], tuple(body), kind))
+        self.emit(For(var, bounds[0], bounds[1], bounds[2], tuple(body), kind, going))
 
     @contextmanager
     def branch(self, condition: Operand, uniform: bool = False) -> Iterator[None]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fuser.codegen.indices import GATHERED, IndexEmitter, Ranges, gathered
+from fuser.codegen.loopwriter import write_loop
 from fuser.codegen.program import (
     Apply,
     Condition,
@@ -44,6 +45,7 @@ from fuser.graph import (
 from fuser.group import Group
 from fuser.hostexpr import lit
 from fuser.indexmap import Index
+from fuser.loopbody import LoopAttrs
 
 if TYPE_CHECKING:
     from fuser.codegen.builder import KernelBuilder
@@ -205,6 +207,8 @@ class Tracer:
         if isinstance(node.attrs, RoundAttrs):
             narrow = self._add(Apply("cast", args, node.attrs.to))
             return self._add(Apply("cast", (narrow,), node.dtype))
+        if isinstance(node.attrs, LoopAttrs):
+            return self._add(Apply(node.op, args, node.dtype, node.attrs))
         if isinstance(node.attrs, (ReduceAttrs, ScanAttrs)) or node.attrs is not None:
             raise InternalError(f"{node!r} is neither an input of the group nor finished in it", "group-evaluation")
         if node.op == "cast" and self._dtype(args[0]) == node.dtype:
@@ -254,7 +258,8 @@ class Lane:
     ) -> Operand:
         b = self.builder
         if isinstance(step, Apply):
-            return b.apply(step.op, [values[a] for a in step.args], step.dtype)
+            args = [values[a] for a in step.args]
+            return b.apply(step.op, args, step.dtype) if step.loop is None else write_loop(b, step.loop, args)
         if isinstance(step, Fetch):
             return self.load(number, indices, mask_operand(b, indices, step.mask))
         if isinstance(step, Constant):

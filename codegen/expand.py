@@ -183,7 +183,9 @@ class _Expander:
         with self.out.block() as body:
             self.block(s.body)
         self.loops -= 1
-        self.out.emit(replace(s, start=start, stop=stop, step=step, body=tuple(body)))
+        self.out.emit(
+            replace(s, start=start, stop=stop, step=step, body=tuple(body))
+        )  # `going` is mutable: no new name
 
     def branch(self, s: If) -> None:
         with self.out.block() as then:

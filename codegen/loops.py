@@ -123,6 +123,8 @@ class For:
     serial: as written. unroll: bounds are literals, the body is repeated. parallel (CPU): iterations are
     independent and split over threads; outermost only. vector (CPU): iterations are independent but for
     register arrays indexed by `var` itself; an emitter may run several at once. step > 0.
+    going: a mutable bool; the loop is left before a round in which it is false (a serial loop only). Where iterations
+    of an enclosing vector loop may disagree on it, the body just computes and assigns, as for `If`.
     """
 
     var: Var
@@ -131,6 +133,7 @@ class For:
     step: Operand
     body: tuple[Statement, ...]
     kind: LoopKind = "serial"
+    going: Var | None = None
 
 
 @dataclass(frozen=True)

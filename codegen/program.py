@@ -15,6 +15,9 @@ from fuser.codegen.indices import GATHERED, Divides
 from fuser.dtypes import DType
 from fuser.hostexpr import HostExpr, lit, sym, terms
 from fuser.indexmap import Index, coefficient
+from fuser.loopbody import EXPECTED_ROUNDS, LoopAttrs, round_cost
+from fuser.optable import table
+from fuser.optable.base import ScalarOp
 
 
 @dataclass(frozen=True)
@@ -66,11 +69,12 @@ class Result:
 
 @dataclass(frozen=True)
 class Apply:
-    """A scalar operator on earlier steps."""
+    """A scalar operator on earlier steps. loop: what a `loop` repeats."""
 
     op: str
     args: tuple[int, ...]
     dtype: DType
+    loop: LoopAttrs | None = None
 
 
 @dataclass(frozen=True)
@@ -109,6 +113,11 @@ class Program:
                 through = [int(n[1:]) for n in self.symbols(k) if n.startswith(GATHERED)]
                 stack += [*operands(self.steps[k]), *through]
         return tuple(out)
+
+    @cached_property
+    def has_loop(self) -> bool:
+        """Whether a step is a loop: of a cost that no length of the program tells."""
+        return any(isinstance(s, Apply) and s.loop is not None for s in self.steps)
 
     def fetch(self, step: int) -> Fetch:
         """A step that is known to read memory."""
@@ -182,6 +191,16 @@ def operands(step: Step) -> tuple[int, ...]:
     if isinstance(step, Apply):
         return step.args
     return (step.yes, step.no) if isinstance(step, Select) else ()
+
+
+def instructions(step: Step, plain: bool = False) -> float:
+    """What one operator costs, by the table; 0 for steps that are none. plain: variants as the rows they are of."""
+    if not isinstance(step, Apply):
+        return 0.0
+    if step.loop is not None:
+        return round_cost(step.loop, table().rows).instructions * EXPECTED_ROUNDS
+    row = table().plain(step.op) if plain else table().rows[step.op]
+    return row.cost.instructions if isinstance(row, ScalarOp) else 1.0
 
 
 def step_expressions(s: Step) -> tuple[HostExpr, ...]:

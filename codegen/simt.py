@@ -225,8 +225,9 @@ class _Machine:
         if not (step > 0).all():
             raise SimtError("a loop's step is not positive", "simt-step")
         while True:
-            inner = self.narrow(mask, i < stop)
-            if not (i < stop).any() or not (inner is None or inner.any()):
+            more = i < stop if s.going is None else (i < stop) & self.value(s.going)
+            inner = self.narrow(mask, more)
+            if not more.any() or not (inner is None or inner.any()):
                 return
             self.values[s.var.name] = i
             self.execute(s.body, inner)

@@ -64,7 +64,8 @@ def _slice(buffer: str, index: Operand, width: int) -> str:
 
 def _for(s: For) -> str:
     bounds = f"{operand(s.start)}, {operand(s.stop)}, {operand(s.step)}"
-    return f"for {s.var.name} in {s.kind}({bounds}):"
+    going = f" while {s.going.name}" if s.going is not None else ""
+    return f"for {s.var.name} in {s.kind}({bounds}){going}:"
 
 
 def _if_head(s: If) -> str:

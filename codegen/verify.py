@@ -118,7 +118,7 @@ class _Checker:
         """What replaces a nested statement: its blocks between scope changes."""
         if isinstance(s, For):
             self.loop_head(s)
-            uneven = not all(self.is_uniform(x) for x in (s.start, s.stop, s.step))
+            uneven = s.going is not None or not all(self.is_uniform(x) for x in (s.start, s.stop, s.step))
             yield lambda: self.open(uneven, s)
             yield from s.body
             yield lambda: self.close(uneven)
@@ -248,6 +248,10 @@ class _Checker:
     def loop_head(self, s: For) -> None:
         for x in (s.start, s.stop, s.step):
             self.operand(x, s.var.dtype)
+        if s.going is not None:
+            self.operand(s.going, BOOL)
+            if s.kind != "serial":
+                self.say(f"a {s.kind} loop cannot be left early")
         if isinstance(s.step, Lit) and s.step.value <= 0:
             self.say("the step must be positive")
         if s.kind == "unroll" and not all(self.is_constant(x) for x in (s.start, s.stop, s.step)):

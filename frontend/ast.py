@@ -237,13 +237,18 @@ class Pass(Syntax):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class Break(Syntax):
+    """`break`: in the `if` that stands first in a loop."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class Ignored(Syntax):
     """An expression whose value nothing uses."""
 
     value: Expr
 
 
-Statement = Assign | Update | Return | For | If | Pass | Ignored
+Statement = Assign | Update | Return | For | If | Pass | Break | Ignored
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -7,7 +7,7 @@ names, and effects for stores into arguments. Loops over known ranges are unroll
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -15,10 +15,11 @@ from fuser import hostcomplex, trees
 from fuser.construct import elementwise
 from fuser.construct.common import same_shape
 from fuser.dtypes import BF16, F16, DType
-from fuser.errors import ArgumentError, DTypeError, ShapeError, TraceTypeError, UnsupportedError
-from fuser.frontend import ast
+from fuser.errors import ArgumentError, DTypeError, ShapeError, TraceError, TraceTypeError, UnsupportedError
+from fuser.frontend import ast, loops
 from fuser.frontend.declared import Dims
 from fuser.frontend.expressions import Expressions
+from fuser.frontend.loops import RunRange
 from fuser.frontend.machine import Frame, Task
 from fuser.frontend.resolve import NO_SCOPE, Names
 from fuser.frontend.storage import Storage
@@ -46,6 +47,7 @@ class Runner(Expressions):
     def __init__(self, module: ast.Module, names: Names, constants: Mapping[str, Value], b: Builder) -> None:
         super().__init__(module, names, constants, b)
         self._storages: dict[int, Storage] = {}  # by argument position
+        self.outside: list[set[int]] = []  # ids of storages that the loops being traced may not change
 
     # -- functions ---------------------------------------------------------------------------------
     def graph(self, function: ast.Function, specs: Sequence[Spec]) -> Graph:
@@ -248,11 +250,15 @@ class Runner(Expressions):
 
     def _if(self, frame: Frame, s: ast.If) -> Task:
         test = yield self.expr(frame, s.test)
+        if loops.breaks(s.body) and isinstance(test, Array | HostExpr):
+            self.misplaced_break(s.place)
         known = self.truth(test, "`if`", s.test.place)
         return (yield self.block(frame, s.body if known else s.otherwise))
 
     def _for(self, frame: Frame, s: ast.For) -> Task:
         iterable = yield self.expr(frame, s.iterable)
+        if isinstance(iterable, RunRange) or loops.breaks(s.body):
+            return loops.run(self, frame, s, iterable)
         for item in self._sequence(iterable, s.iterable.place):
             yield self.assign(frame, s.target, item)
             done = yield self.block(frame, s.body)
@@ -260,10 +266,21 @@ class Runner(Expressions):
                 return done
         return None
 
+    def _break(self, frame: Frame, s: ast.Break) -> Task:
+        yield from ()
+        self.misplaced_break(s.place)
+
+    def misplaced_break(self, place: ast.Place) -> NoReturn:
+        message = "`break` stands in the first statement of a loop, `if test: break`"
+        hint = "move the test to the top: it is read before each round"
+        self.fail(TraceError, message, "loop-break", place, hint)
+
     def _sequence(self, value: Value, place: ast.Place) -> Any:
         """What a loop or an unpacking runs over; an array gives its slices along the first axis."""
         if isinstance(value, tuple | list | range):
             return value
+        if isinstance(value, RunRange) and value.unknown is not None:
+            raise self.needs_static("the length of a loop", value.unknown, place)
         if isinstance(value, Array) and value.node(self.b).rank:
             count = dims_of(self.b, value.node(self.b))[0]
             if isinstance(count, HostExpr):
@@ -282,7 +299,7 @@ class Runner(Expressions):
     def assign(self, frame: Frame, target: ast.Expr, value: Value, named: bool = True) -> Task:
         """Bind a name, unpack, or store. `named`: the value may take the name (an alias does not rename)."""
         if isinstance(target, ast.Name):
-            if isinstance(value, slice | range):
+            if isinstance(value, slice | range | RunRange):
                 self.fail(TraceTypeError, "this value cannot be kept", "operand", target.place)
             frame.variables[target.id] = value
             if named:
@@ -323,6 +340,8 @@ class Runner(Expressions):
     def stored(self, array: Array, node: Node, root: ast.Expr) -> None:
         """Bookkeeping after a store: effects on arguments, the name of the new value."""
         self.stores += 1
+        if any(id(array.storage) in outside for outside in self.outside):
+            raise loops.Unsuited("it stores into an array of outside")
         if array.storage.argument is not None:
             self.written.setdefault(array.storage.argument)
         if isinstance(root, ast.Name):
@@ -374,5 +393,6 @@ def _same_kind(source: DType, target: DType) -> bool:
 
 _STATEMENTS: dict[type, Callable[..., Task]] = {
     ast.Pass: Runner._pass, ast.Ignored: Runner._ignored, ast.Return: Runner._return, ast.If: Runner._if,
+    ast.Break: Runner._break,
     ast.For: Runner._for, ast.Assign: Runner._assign, ast.Update: Runner._update,
 }  # fmt: skip

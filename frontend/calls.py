@@ -7,7 +7,9 @@ Every way to call an operator (ufunc, array function, method, `fuser.ops`) ends 
 
 from __future__ import annotations
 
+import functools
 import inspect
+import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from types import FrameType
@@ -21,8 +23,8 @@ from fuser.construct.common import NeedsStatic
 from fuser.errors import DTypeError, FuserError, ShapeError, TraceError, UnsupportedError
 from fuser.frontend.complexscalar import ComplexScalar
 from fuser.frontend.context import Context, Specialize
-from fuser.frontend.poison import Poison
-from fuser.frontend.scalar import Scalar
+from fuser.frontend.poison import Poison, StopTrace
+from fuser.frontend.scalar import Scalar, host
 from fuser.frontend.storage import Storage
 from fuser.frontend.tracer import TracedArray
 from fuser.graph import Node
@@ -52,7 +54,23 @@ def unwrap(ctx: Context, value: Any) -> Any:
         return ctx.outside(value) if value.ndim else value[()]
     if isinstance(value, (int, float)) and kind not in (bool, int, float) and not isinstance(value, np.generic):
         return int(value) if isinstance(value, int) else float(value)  # IntEnum and its kin
+    if isinstance(value, (types.FunctionType, types.MethodType, functools.partial)):
+        return builds(ctx, value)
     return value
+
+
+def builds(ctx: Context, fn: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of the program's as `fuser.construct` calls it: the same on nodes and host expressions."""
+
+    @functools.wraps(fn)
+    def call(*values: Any) -> Any:
+        given = [fresh(ctx, v) if isinstance(v, Node) else host(ctx, v) for v in values]
+        result = fn(*given)
+        if is_poisoned(result):
+            raise StopTrace
+        return unwrap(ctx, result)
+
+    return call
 
 
 def wrap(ctx: Context, result: Any, frame: FrameType | None, ordered: bool = True) -> Any:

@@ -26,7 +26,7 @@ _CURLY = {"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', "\u2212": 
 
 
 HINTS = {
-    "while": "only `for i in range(4):` exists, and is unrolled",
+    "while": "only `for i in range(n):` exists; to stop early, `if test: break` stands first in it",
     "import": "nothing needs importing: operators such as `exp` are built in",
     "from": "nothing needs importing: operators such as `exp` are built in",
     "class": "a program is made of functions",
@@ -38,8 +38,8 @@ HINTS = {
     "raise": "there are no exceptions in a program",
     "with": "there are no context managers in a program",
     "assert": "shapes and dtypes are checked through annotations, `x: f32[n, d]`",
-    "break": "a loop is unrolled while compiling, all of it",
-    "continue": "a loop is unrolled while compiling, all of it",
+    "break": "it stands on a line inside a loop: `if test: break`",
+    "continue": "no part of a round can be skipped: write `a if test else b`",
     "global": "a function sees its parameters and the module's constants",
     "nonlocal": "a function sees its parameters and the module's constants",
     "yield": "write `return`; several results are a tuple",

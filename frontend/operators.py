@@ -15,6 +15,7 @@ from fuser.construct import complexes, composite, elementwise, reduction
 from fuser.dtypes import BOOL, F64, I64, DType
 from fuser.errors import ArgumentError, DTypeError, TraceTypeError
 from fuser.frontend import ast
+from fuser.frontend.loops import RunRange
 from fuser.frontend.resolve import unknown_attribute
 from fuser.frontend.storage import Part
 from fuser.frontend.values import (
@@ -33,7 +34,7 @@ from fuser.frontend.values import (
 )  # fmt: skip
 from fuser.graph import Node
 from fuser.hostcomplex import HostComplex
-from fuser.hostexpr import HostExpr
+from fuser.hostexpr import HostExpr, wrap
 from fuser.hostexpr import call as host_call
 from fuser.optable import table
 from fuser.optable.base import Composite, Function, OpaqueOp, Reduction, Row, ScalarOp, Scan
@@ -274,13 +275,24 @@ def _len(m: Machine, args: list[Value], kwargs: dict[str, Value], node: ast.Call
     m.fail(TraceTypeError, f"{describe(m.b, value)} has no length", "operand", node.place)
 
 
+def _at_run_time(m: Machine, value: Value) -> bool:
+    """Whether a bound of a `range` is an integer that a call knows."""
+    if isinstance(value, Array):
+        node = value.node(m.b)
+        return node.rank == 0 and node.dtype.is_integer
+    return isinstance(value, HostExpr) and value.kind != "float"
+
+
 def _range(m: Machine, args: list[Value], kwargs: dict[str, Value], node: ast.Call) -> Value:
     """`range` of numbers known while compiling, as a tuple would be."""
     if kwargs or not 1 <= len(args) <= 3:
         m.fail(ArgumentError, "`range` takes one to three integers", "call", node.place)
     for value in args:
-        if isinstance(value, HostExpr):
-            raise m.needs_static("the length of a loop", value, node.place)
+        if _at_run_time(m, value):
+            if len(args) == 3 and args[2] != 1:
+                unknown = next((a for a in args if isinstance(a, HostExpr)), wrap(0))
+                raise m.needs_static("the length of a loop", unknown, node.place)
+            return RunRange(*args[:2]) if len(args) > 1 else RunRange(0, value)  # type: ignore[return-value]
         if not isinstance(value, int) or isinstance(value, bool):
             m.fail(TraceTypeError, f"`range` takes integers, not {describe(m.b, value)}", "operand", node.place)
     if len(args) == 3 and args[2] == 0:

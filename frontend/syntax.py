@@ -166,6 +166,9 @@ class Builder:
     def pass_(self, items: list[Any]) -> ast.Pass:
         return ast.Pass(_span(items))
 
+    def break_(self, items: list[Any]) -> ast.Break:
+        return ast.Break(_span(items))
+
     def for_(self, items: list[Any]) -> ast.For:
         target, iterable, block = _nodes(items)
         check_target(target)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fuser.construct import elementwise
-from fuser.dtypes import BOOL, F32, I64, U8, DType, find, promote, weak_kind
+from fuser.dtypes import BOOL, C64, F32, I64, U8, DType, complex_of, find, promote, weak_kind
 from fuser.errors import ArgumentError, DTypeError, TraceError
 from fuser.frontend import advice, calls, protocols
 from fuser.frontend.context import Context
@@ -24,12 +24,13 @@ from fuser.frontend.poison import Poison
 from fuser.frontend.scalar import Scalar
 from fuser.frontend.tracer import TracedArray
 from fuser.graph import Node
+from fuser.hostcomplex import HostComplex
 from fuser.hostexpr import HostExpr
 from fuser.optable import table
 from fuser.optable.base import Reduction, Row, ScalarOp, Scan
 
-_RANK = {"b": 0, "u": 1, "i": 1, "f": 2}
-_DEFAULT = {"bool": BOOL, "int": I64, "float": F32}
+_RANK = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
+_DEFAULT = {"bool": BOOL, "int": I64, "float": F32, "complex": C64}
 # Parameters after the array(s), where torch's order or names are not the row's own.
 _FOLD = ("axis", "keepdims")
 PARAMETERS: dict[str, tuple[str, ...]] = {
@@ -84,7 +85,7 @@ def result_type(operands: Sequence[Any]) -> DType:
         elif isinstance(v, np.generic):
             classes[1].append(promote([find(v.dtype) or F32]))
         else:
-            kind = v.kind if isinstance(v, HostExpr) else weak_kind(v)
+            kind = v.kind if isinstance(v, HostExpr | HostComplex) else weak_kind(v)
             if kind not in _DEFAULT:
                 raise DTypeError(f"a {type(v).__name__} is not an array or a number", "operand")
             classes[2].append(_DEFAULT[kind])
@@ -92,25 +93,25 @@ def result_type(operands: Sequence[Any]) -> DType:
     for group in classes:
         other = _joined(group)
         if other is not None and (found is None or _RANK[other.kind] > _RANK[found.kind]):
-            found = other
+            found = complex_of(found) if other.is_complex and found is not None and found.is_float else other
     assert found is not None
     return found
 
 
 def _joined(group: list[DType]) -> DType | None:
-    """One dtype for operands of one class: a float and an integer give the float."""
+    """One dtype for operands of one class: a float and an integer give the float, a complex and a float count both."""
     if not group:
         return None
     highest = max(_RANK[t.kind] for t in group)
-    return promote([t for t in group if _RANK[t.kind] == highest])
+    return promote([t for t in group if _RANK[t.kind] >= min(highest, _RANK["f"])])
 
 
 def promoted(ctx: Context, row: ScalarOp, values: Sequence[Any]) -> list[Any]:
     """Operands as nodes of the dtype that torch computes `row` in; a `where`'s condition as it is."""
     lead = 1 if row.name == "where" else 0
     common = result_type(values[lead:])
-    found = row.rule([common] * row.arity) if not lead else None
-    if found is not None and found.result.is_float and not common.is_float:
+    found = row.resolve([common] * row.arity) if not lead else None
+    if found is not None and found.result.is_float and not common.is_inexact:
         common = F32
     rest = [elementwise.as_node(ctx.b, v, common) for v in values[lead:]]
     return [*values[:lead], *rest]
@@ -180,7 +181,7 @@ def call_row(
             if type(nodes) is Poison
             else calls.invoke(ctx, row, nodes, {"out": out} if out is not None else {}, frame)
         )
-    if type(args[0]) is TracedArray and not args[0].node.dtype.is_float:
+    if type(args[0]) is TracedArray and not args[0].node.dtype.is_inexact:
         if name in _INTEGER_FOLDS and isinstance(row, (Reduction, Scan)):
             options.setdefault("dtype", I64)
         if name in ("mean", "var", "std", "softmax", "log_softmax") and "dtype" not in options:

@@ -17,10 +17,11 @@ from fuser.frontend import calls, methods, torch_calls
 from fuser.frontend.context import Context
 from fuser.frontend.tracer import TracedArray
 from fuser.graph import Node
+from fuser.hostexpr import lit
 
 PROPERTIES: dict[str, Callable[[TracedArray], Any]] = {
     "data": lambda x: x, "is_cuda": lambda x: False, "requires_grad": lambda x: False, "grad": lambda x: None,
-    "H": lambda x: x.T, "mH": lambda x: x.mT, "is_leaf": lambda x: True,
+    "H": lambda x: x.T.conj(), "mH": lambda x: x.mT.conj(), "is_leaf": lambda x: True,
 }  # fmt: skip
 
 
@@ -232,6 +233,25 @@ def pad(ctx: Context, x: Any, pad: Any, mode: str = "constant", value: Any = Non
     return np.pad(x, widths, mode=kinds[mode], **options)  # type: ignore[call-overload]
 
 
+def view_as_real(ctx: Context, x: Any) -> Any:
+    """Parts along a new last axis; a look into the tensor, so neither side may be stored into from here on."""
+    joined: Any = np.stack([x.real, x.imag], axis=-1)
+    joined._storage.uncertain = x._storage.uncertain = lit(1)
+    return joined
+
+
+def view_as_complex(ctx: Context, x: Any) -> Any:
+    """Pairs of the last axis as complex numbers; as `view_as_real`."""
+    joined = _row(ctx, "complex", x[..., 0], x[..., 1])
+    joined._storage.uncertain = x._storage.uncertain = lit(1)
+    return joined
+
+
+def polar(ctx: Context, abs: Any, angle: Any, *, out: Any = None) -> Any:
+    """A complex tensor of moduli and angles."""
+    return _row(ctx, "complex", abs * np.cos(angle), abs * np.sin(angle))
+
+
 def is_tensor(ctx: Context, x: Any) -> bool:
     return type(x) is TracedArray
 
@@ -244,12 +264,16 @@ OWN: dict[str, Callable[..., Any]] = {
     "expand_as": lambda ctx, x, y: np.broadcast_to(x, y.shape), "permute": permute, "transpose": transpose,
     "swapaxes": transpose, "swapdims": transpose, "expand": expand, "repeat": repeat, "flip": flip, "split": split,
     "unbind": unbind, "t": t, "unflatten": lambda ctx, x, dim, sizes: _unflatten(x, dim, sizes),
+    "view_as_real": view_as_real, "view_as_complex": view_as_complex, "polar": polar, "resolve_conj": same,
+    "resolve_neg": same, "conj_physical": lambda ctx, x: np.conjugate(x), "is_conj": lambda ctx, x: False,
+    "is_neg": lambda ctx, x: False, "is_complex": lambda ctx, x: x.node.dtype.is_complex,
+    "adjoint": lambda ctx, x: x.mT.conj(),
     "to": to, "type": to, "type_as": to, "contiguous": same, "detach": same, "cpu": same, "cuda": same, "clone": clone,
     "is_contiguous": lambda ctx, x: True, "is_floating_point": lambda ctx, x: x.node.dtype.is_float,
     "is_tensor": is_tensor, "element_size": lambda ctx, x: x.itemsize, "requires_grad_": same,
     **{n: _cast(d) for n, d in {
         "float": "f32", "double": "f64", "half": "f16", "bfloat16": "bf16", "int": "i32", "long": "i64", "short": "i16",
-        "char": "i8", "byte": "u8", "bool": "bool",
+        "char": "i8", "byte": "u8", "bool": "bool", "cfloat": "c64", "cdouble": "c128",
     }.items()},
     "add": scaled("add"), "sub": scaled("sub"), "subtract": scaled("sub"), "div": divided, "divide": divided,
     "true_divide": divided, "clamp": clamp, "clip": clamp, "dropout": dropout, "masked_fill": masked_fill,

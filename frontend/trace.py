@@ -17,6 +17,7 @@ import numpy as np
 from fuser import hostcomplex, trees
 from fuser.construct import elementwise
 from fuser.construct.common import NeedsStatic
+from fuser.construct.loop import known_round, round_needed
 from fuser.errors import FuserError
 from fuser.frontend import purity
 from fuser.frontend.complexscalar import ComplexScalar
@@ -66,6 +67,8 @@ def trace_once(
         try:
             return run.graph(trees.unflatten(tree, run.leaves))
         except Specialize as need:
+            if known_round(need.expr):
+                raise round_needed(need.what, need.span) from None
             message = f"{need.what} needs a number now; `{need.expr}` is known at the call"
             raise NeedsStatic(message, "static", need.expr, (need.span,) if need.span else ()) from None
         except StopTrace:

@@ -13,6 +13,7 @@ Node kinds (`Node.op`):
     <reduction row>  attrs ReduceAttrs  reduced axes vanish; results beyond the first through `item`
     item       attrs ItemAttrs        result k of a reduction with several
     <scan row> attrs ScanAttrs
+    loop       attrs LoopAttrs        a state of a loop that each element runs by itself (`fuser.loopbody`)
     round      attrs RoundAttrs       an f32 value rounded through a half type (still f32)
     cast                              conversion to `Node.dtype`
     <opaque row> attrs OpaqueAttrs    a library call (matmul)
@@ -29,7 +30,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from fuser.dtypes import DType
-from fuser.errors import Span
+from fuser.errors import Span, TraceError
 from fuser.hostexpr import HostExpr
 from fuser.indexmap import IndexMap, Piece
 from fuser.shapes import Guard, Shape, ShapeEnv, text_of
@@ -296,10 +297,16 @@ class Builder:
         source: str = "",
     ) -> Graph:
         """The finished graph, dead nodes dropped and every dim canonical."""
-        roots = [*outputs, *(e.node for e in effects)]
+        nodes = reachable([*outputs, *(e.node for e in effects)])
+        for n in nodes:
+            if n.op == "loop_value":
+                message = "a value of a loop's round is used outside the loop, or stored into an array of outside"
+                raise TraceError(
+                    message, "loop-escape", self._reader(n, nodes), ("return it from the round as a state",)
+                )
         graph = Graph(
             self.name,
-            reachable(roots),
+            nodes,
             tuple(self.arguments),
             tuple(outputs),
             tuple(effects),
@@ -310,6 +317,10 @@ class Builder:
             source,
         )
         return rename_dims(graph, self.shapes.merged) if self.shapes.merged else graph
+
+    def _reader(self, value: Node, nodes: Sequence[Node]) -> tuple[Span, ...]:
+        """Where a value is used first."""
+        return next((tuple(self.spans.get(n, ()))[:1] for n in nodes if value in n.inputs), ())
 
 
 def reachable(roots: Iterable[Node]) -> tuple[Node, ...]:

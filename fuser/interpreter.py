@@ -32,6 +32,7 @@ from fuser.graph import (
 from fuser.hostexpr import HostExpr
 from fuser.hostfunctions import FUNCTIONS
 from fuser.indexmap import Index, coefficient
+from fuser.loopbody import BodyStep, LoopAttrs, evaluate_loop
 from fuser.optable import table
 from fuser.optable.base import Composite, OpaqueOp, Reduction, ScalarOp, Scan
 from fuser.optable.evaluate import evaluate_reduction, evaluate_scalar
@@ -264,6 +265,23 @@ def _round(node: Node, inputs: Sequence[Array], arrays: Sequence[Any], env: Env)
         return inputs[0].astype(node.attrs.to.numpy).astype(inputs[0].dtype)
 
 
+def _loop(node: Node, inputs: Sequence[Array], arrays: Sequence[Any], env: Env) -> Array:
+    assert isinstance(node.attrs, LoopAttrs)
+    return evaluate_loop(node.attrs, inputs, _body_step)[node.attrs.k]
+
+
+def _body_step(step: BodyStep, args: Sequence[Array]) -> Array:
+    """One operator of a loop's body, on arrays that broadcast."""
+    if isinstance(step.attrs, LoopAttrs):
+        return evaluate_loop(step.attrs, np.broadcast_arrays(*args), _body_step)[step.attrs.k]
+    if isinstance(step.attrs, ScalarAttrs):
+        return host_scalar(step.attrs.expr.evaluate({}), step.dtype)
+    with np.errstate(all="ignore"):
+        if isinstance(step.attrs, RoundAttrs):
+            return np.asarray(args[0]).astype(step.attrs.to.numpy).astype(step.dtype.numpy)
+    return evaluate_scalar(table().scalar(step.op), *args, dtype=step.dtype)
+
+
 def _params(params: Sequence[tuple[str, Any]], env: Env) -> dict[str, Any]:
     return {k: v.evaluate(env) if isinstance(v, HostExpr) else v for k, v in params}
 
@@ -285,6 +303,7 @@ _BY_ATTRS: dict[type[Any], Callable[..., Any]] = {
     PieceAttrs: _piecewise,
     ScanAttrs: _scan,
     RoundAttrs: _round,
+    LoopAttrs: _loop,
     CompositeAttrs: _call,
     OpaqueAttrs: _call,
 }

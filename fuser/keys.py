@@ -7,12 +7,13 @@ of the call that happened to come first.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from fuser.hostexpr import HostExpr
+from fuser.hostexpr import HostExpr, wrap
 from fuser.order import bucket
+from fuser.shapes import Shape
 
 DimClass = Literal["n", "1", "0"]
 Layout = Literal["c", "s"]  # C-contiguous, or strided (strides are launch-time symbols `#position.axis`)
@@ -35,8 +36,8 @@ class SizeClass:
     """What a plan and its kernels depend on beyond the graph: power-of-two buckets of dims and of reduced lengths,
     layout of each argument, alignment, index width.
 
-    aligned: every C-contiguous argument starts 16-byte aligned. multiples: the dims that are multiples of 16; together
-    they prove which accesses may be whole vectors.
+    aligned: every C-contiguous argument starts 16-byte aligned. multiples: the dims that are multiples of 16; factors:
+    powers of two that divide others (`dim_factors`). Together they prove which accesses may be whole vectors.
     """
 
     dims: tuple[tuple[str, int], ...]
@@ -45,6 +46,7 @@ class SizeClass:
     aligned: bool
     index_bits: int
     multiples: tuple[str, ...] = ()
+    factors: tuple[tuple[str, int], ...] = ()
     overlap: bool = False  # the program writes arguments and some of the call's arrays share memory
 
     @property
@@ -74,6 +76,21 @@ def dim_buckets(env: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
 def dim_multiples(env: Mapping[str, Any]) -> tuple[str, ...]:
     """Integer dim symbols of a call's environment whose values are multiples of 16, sorted."""
     return tuple(sorted(k for k, v in env.items() if not k.startswith(("=", "#")) and v % 16 == 0))
+
+
+def dim_factors(shapes: Iterable[Shape], env: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
+    """(dim symbol, power of two that divides its value): of the last two axes of arrays of rank 3 and more where only
+    their product is a multiple of 16 (images of 56 by 56), sorted."""
+    found: dict[str, int] = {}
+    for shape in shapes:
+        last = [wrap(d) for d in shape[-2:]]
+        values = [int(d.evaluate(env)) for d in last]
+        if len(shape) < 3 or values[1] % 16 == 0 or values[0] * values[1] % 16 != 0:
+            continue
+        for d, v in zip(last, values, strict=True):
+            if d.op == "sym" and v % 16 and v % 2 == 0:
+                found[d.value] = v & -v
+    return tuple(sorted(found.items()))
 
 
 def length_bucket(length: HostExpr, env: Mapping[str, Any]) -> int:

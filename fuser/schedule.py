@@ -39,6 +39,7 @@ class CudaSchedule:
     min_blocks: int = 1
     capacity: int = 0  # largest reduced length the kernel is valid for (0: any)
     multiples: tuple[str, ...] = ()
+    factors: tuple[tuple[str, int], ...] = ()  # (dim symbol, power of two that divides it) of dims not in `multiples`
     turns: int = 1  # split: segments (or sets of them) that a block folds one after another
     cluster: int = 1  # rows: neighbouring blocks that share a row, each keeping its segments of it
     parked: bool = False  # resident rows wait in shared memory instead of registers

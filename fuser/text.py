@@ -40,6 +40,7 @@ from fuser.graph import (
     attr_expressions,
 )
 from fuser.hostexpr import HostExpr
+from fuser.loopbody import LoopAttrs
 from fuser.shapes import Shape
 from fuser.textparse import parse_graph
 
@@ -104,6 +105,8 @@ def _attrs_text(attrs: Attrs | None, p: Printer) -> str:
         return "; ".join(f"[{_list(q.domain, p)}] -> ({_list(q.map.exprs, p)})" for q in attrs.pieces)
     if isinstance(attrs, CompositeAttrs | OpaqueAttrs):
         return ", ".join(f"{k}: {_value_text(v, p)}" for k, v in attrs.params)
+    if isinstance(attrs, LoopAttrs):
+        return _loop_text(attrs, p)
     plain: dict[type[Any], Callable[[Any], str]] = {
         InputAttrs: lambda a: str(a.position),
         ScalarAttrs: lambda a: p.show(a.expr),
@@ -114,6 +117,18 @@ def _attrs_text(attrs: Attrs | None, p: Printer) -> str:
         RoundAttrs: lambda a: a.to.name,
     }
     return plain[type(attrs)](attrs)
+
+
+def _loop_text(attrs: LoopAttrs, p: Printer) -> str:
+    """`state 0 of 2; captured 1; #4: f64 = multiply(#1, #1); until #7; next #4, #5`: values by their numbers."""
+    parts = [f"state {attrs.k} of {attrs.states}", f"captured {attrs.captured}"]
+    parts += [] if attrs.uniform else ["count varies"]
+    for number, s in enumerate(attrs.steps, attrs.parameters):
+        operands = f"({', '.join(f'#{a}' for a in s.args)})" if s.args else ""
+        inner = f" {{{_attrs_text(s.attrs, p)}}}" if s.attrs is not None else ""
+        parts.append(f"#{number}: {s.dtype} = {s.op}{operands}{inner}")
+    parts += [] if attrs.stop is None else [f"until #{attrs.stop}"]
+    return "; ".join([*parts, f"next {', '.join(f'#{r}' for r in attrs.results)}"])
 
 
 def _list(exprs: Sequence[HostExpr], p: Printer) -> str:

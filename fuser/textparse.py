@@ -33,6 +33,7 @@ from fuser.graph import (
 )
 from fuser.hostexpr import Dim, ExprKind, HostExpr, as_dim
 from fuser.indexmap import IndexMap, Piece
+from fuser.loopbody import BodyStep, LoopAttrs
 from fuser.optable import table
 from fuser.optable.base import Composite, OpaqueOp, Reduction, Scan
 from fuser.shapes import Guard, Shape
@@ -265,6 +266,65 @@ def _params(r: Reader) -> tuple[tuple[str, Any], ...]:
     return tuple(found)
 
 
+def _loop(r: Reader) -> LoopAttrs:
+    """The inverse of `fuser.text`'s printing of a loop."""
+    r.expect("state")
+    k = _integer(r)
+    r.expect("of")
+    states = _integer(r)
+    r.expect(";")
+    r.expect("captured")
+    captured, uniform, stop = _integer(r), True, None
+    steps: list[BodyStep] = []
+    while True:
+        r.expect(";")
+        if r.accept("next"):
+            results = _numbers(r)
+            return LoopAttrs(k, states, captured, tuple(steps), results, stop, uniform)
+        if r.accept("count"):
+            r.expect("varies")
+            uniform = False
+        elif r.accept("until"):
+            stop = _number(r)
+        else:
+            steps.append(_step(r, 1 + states + captured + len(steps)))
+
+
+def _number(r: Reader) -> int:
+    text = r.next()
+    if not text[1:].isdigit() or text[0] != "#":
+        r.at -= 1
+        r.fail("expected a value of the loop such as #3")
+    return int(text[1:])
+
+
+def _numbers(r: Reader) -> tuple[int, ...]:
+    found = [_number(r)]
+    while r.accept(","):
+        found.append(_number(r))
+    return tuple(found)
+
+
+def _step(r: Reader, number: int) -> BodyStep:
+    if _number(r) != number:
+        r.at -= 1
+        r.fail(f"the next value of the loop is #{number}")
+    r.expect(":")
+    dtype = _dtype(r)
+    r.expect("=")
+    op = r.next()
+    args: tuple[int, ...] = ()
+    if r.accept("("):
+        args = _numbers(r)
+        r.expect(")")
+    r.nesting += 1
+    if r.nesting > 50:
+        r.fail("loops are nested too deeply")
+    attrs = _attrs(r, op)
+    r.nesting -= 1
+    return BodyStep(op, args, dtype, attrs)
+
+
 def _value(r: Reader) -> Any:
     """A static parameter; the inverse of `fuser.text`'s printing of one."""
     r.nesting += 1
@@ -312,6 +372,7 @@ _ATTR_READERS: dict[str, Callable[[Reader], Attrs]] = {
     "item": lambda r: ItemAttrs(_integer(r)),
     "round": lambda r: RoundAttrs(_dtype(r)),
     "reduce": _reduce,
+    "loop": _loop,
     "scan": lambda r: ScanAttrs(_integer(r), r.accept("exclusive"), r.accept("reverse")),
     "params": lambda r: CompositeAttrs(_params(r)),
     "opaque": lambda r: OpaqueAttrs(_params(r)),

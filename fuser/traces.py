@@ -89,7 +89,9 @@ def classify(bound: Bound, traced: Traced) -> SizeClass:
     wide = biggest >= INDEX_32 or _largest_node(traced.graph, env) >= INDEX_32
     layouts: tuple[Layout, ...] = (*bound.layouts, *captured)
     buckets, multiples = keys.dim_buckets(dims), keys.dim_multiples(dims)
-    return SizeClass(buckets, lengths, layouts, aligned, 64 if wide else 32, multiples, _overlap(bound, traced))
+    factors = keys.dim_factors((a.shape for a in traced.graph.arguments), env)
+    overlap = _overlap(bound, traced)
+    return SizeClass(buckets, lengths, layouts, aligned, 64 if wide else 32, multiples, factors, overlap)
 
 
 def _overlap(bound: Bound, traced: Traced) -> bool:

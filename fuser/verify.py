@@ -30,6 +30,7 @@ from fuser.graph import (
 )
 from fuser.hostexpr import HostExpr, is_scalar_symbol
 from fuser.indexmap import Index, bounds
+from fuser.loopbody import LoopAttrs, body_graph, findings
 from fuser.optable import table
 from fuser.optable.base import Composite, OpaqueOp, Reduction, ScalarOp, Scan
 from fuser.shapes import text_of
@@ -237,6 +238,14 @@ def _round(graph: Graph, node: Node) -> Findings:
         yield f"rounds {node.inputs[0].dtype} through {node.attrs.to} to {node.dtype}"
 
 
+def _loop(graph: Graph, node: Node) -> Findings:
+    assert isinstance(node.attrs, LoopAttrs)
+    found = findings(node)
+    yield from found
+    if not found:
+        yield from (f"in the loop: {text}" for text in verify(body_graph(node.attrs, [i.dtype for i in node.inputs])))
+
+
 def _map_symbols(exprs: Index, rank: int, operands: int) -> Findings:
     allowed = {f"${k}" for k in range(rank)} | {f"@{k}" for k in range(operands)}
     for e in exprs:
@@ -286,6 +295,7 @@ _LEAVES: dict[str, tuple[type[Attrs], int | None, Check]] = {
     "iota": (IotaAttrs, 0, _iota),
     "item": (ItemAttrs, 1, _item),
     "round": (RoundAttrs, 1, _round),
+    "loop": (LoopAttrs, None, _loop),
     "view": (ViewAttrs, None, _view),
     "piecewise": (PieceAttrs, None, _piecewise),
 }

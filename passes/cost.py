@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
+from fuser import loopbody
 from fuser.device import Device
 from fuser.graph import Graph, Node, PieceAttrs
 from fuser.group import Group, Stage
 from fuser.hostexpr import HostExpr
 from fuser.indexmap import Index, linear
+from fuser.loopbody import LoopAttrs
 from fuser.optable.base import Cost
 from fuser.passes import registers
 from fuser.passes.facts import Facts, is_reduction
@@ -55,6 +57,8 @@ def operator_cost(node: Node) -> Cost:
         return Cost(instructions=3 * len(node.inputs))
     if node.op in ("scalar", "item", "view"):
         return Cost(instructions=0)
+    if isinstance(node.attrs, LoopAttrs):
+        return loopbody.cost(node, _rows())
     row = _rows().get(node.op)
     return getattr(row, "cost", Cost())
 

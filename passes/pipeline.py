@@ -15,6 +15,7 @@ from fuser.passes.base import Pass
 from fuser.passes.cse import Prune, Share
 from fuser.passes.divisible import Divisible
 from fuser.passes.fold import Fold
+from fuser.passes.loops import LoopBodies
 from fuser.passes.lower import Lower
 from fuser.passes.results import OwnResults
 from fuser.passes.simplify import Simplify
@@ -35,6 +36,7 @@ PIPELINE: tuple[Pass, ...] = (
     Lower(),
     Split(),
     Widen(),
+    LoopBodies(),
     UnrollSmall(),
     Simplify(),
     Fold(),
@@ -68,6 +70,8 @@ def _configured(step: Pass, rounding: Rounding, fast_math: bool) -> Pass | None:
     """The pass with the caller's options; None to leave it out."""
     if isinstance(step, Widen):
         return Widen(rounding=rounding)
+    if isinstance(step, LoopBodies):
+        return LoopBodies(variants=rounding == "graph" or fast_math, fast_math=fast_math)
     if isinstance(step, Variants):  # NumPy's bits after every operator leave no room for a cheaper one
         return None if rounding == "each-op" and not fast_math else Variants(fast_math=fast_math)
     return step

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from fuser.graph import ReduceAttrs, ViewAttrs
 from fuser.group import Group
+from fuser.loopbody import LoopAttrs
 from fuser.optable import table
 from fuser.passes.facts import Facts
 
@@ -29,6 +30,7 @@ GRANULE = 8  # registers are granted to a warp in eights
 EXCHANGE = {"rows": 8, "columns": 12, "split": 12}
 # A scan holds its elements as loaded, as folded, and as the prefixes it stores, with their addresses; a block that
 # transposes through shared memory, the addresses of both orders. Fitted likewise.
+LOOP_VALUES = 6  # of one round of a loop inside a kernel, beside its states and operands: the round, a few values
 SCAN_COPIES, TRANSPOSED = 4, 28
 
 
@@ -95,6 +97,9 @@ def scratch(facts: Facts, cores: Iterable[int]) -> int:
     found = [0]
     for k in cores:
         node = facts.nodes[k]
+        if isinstance(node.attrs, LoopAttrs):
+            found.append(sum(width(facts, i.id) for i in node.inputs[: 1 + node.attrs.states]) + LOOP_VALUES)
+            continue
         beyond = getattr(getattr(rows.get(node.op), "cost", None), "registers", 0)
         found.append(beyond * width(facts, k))
     return max(found)

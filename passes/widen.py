@@ -18,9 +18,11 @@ import numpy as np
 from fuser.dtypes import BOOL, F32, F64, DType
 from fuser.graph import Graph, Node, OpaqueAttrs, ReduceAttrs, Rewriter, RoundAttrs, ScalarAttrs
 from fuser.hostexpr import lit
+from fuser.loopbody import LoopAttrs
 from fuser.optable import table
 from fuser.optable.base import ScalarOp
 from fuser.passes.base import Pass
+from fuser.passes.loops import widened
 from fuser.passes.simplify import literal_of
 
 Rounding = Literal["graph", "each-op"]
@@ -49,6 +51,8 @@ def _settled(node: Node) -> bool:
     """Whether a node needs no rewriting: nothing half but arguments, and those only cast."""
     if node.dtype.is_half:
         return node.op == "input"
+    if isinstance(node.attrs, LoopAttrs) and any(s.dtype.is_half for s in node.attrs.steps):
+        return False
     return node.op == "cast" or not any(i.dtype.is_half for i in node.inputs)
 
 
@@ -70,6 +74,8 @@ class _Widening(Rewriter):
             return self._loaded(b.make(node.op, inputs, node.attrs, node.dtype, node.shape))
         if node.op == "cast":
             return self._cast(node, inputs[0])
+        if isinstance(node.attrs, LoopAttrs):
+            return self._loop(node, node.attrs, inputs)
         if node.op == "bitcast":
             return self._loaded(b.make(node.op, self._narrowed(node, inputs), None, node.dtype, node.shape))
         if jumps(node):
@@ -134,6 +140,15 @@ class _Widening(Rewriter):
         if source.is_half and not target.is_float:  # truncation and `!= 0` jump
             x = self._rounded(x, source)
         return x if x.dtype == target else self.builder.make("cast", (x,), None, target, node.shape)
+
+    def _loop(self, node: Node, attrs: LoopAttrs, inputs: tuple[Node, ...]) -> Node:
+        """A half state is a half value before the first round and after each, whatever the rounds compute in."""
+        operands = [self._rounded(new, old.dtype) for new, old in zip(inputs, node.inputs, strict=True)]
+        body = widened(attrs, [i.dtype for i in node.inputs], Widen(rounding=self.rounding))
+        new = self.builder.make(node.op, operands, body, F32 if node.dtype.is_half else node.dtype, node.shape)
+        if node.dtype.is_half:
+            self.exact[new] = node.dtype
+        return new
 
     def _note_exact(self, node: Node, new: Node, inputs: tuple[Node, ...]) -> None:
         if node.op not in SELECTING:

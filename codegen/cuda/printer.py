@@ -176,8 +176,9 @@ class _Printer:
         """`#pragma unroll 1` keeps the compiler from unrolling what the schedule did not: registers were counted."""
         name, kind = self.names[s.var.name], c_type(s.var.dtype)
         start, stop, step = (self.value(x) for x in (s.start, s.stop, s.step))
+        going = f" && {self.value(s.going)}" if s.going is not None else ""
         self.line("#pragma unroll" if s.kind == "unroll" else "#pragma unroll 1")
-        self.nested(f"for ({kind} {name} = {start}; {name} < {stop}; {name} += {step}) {{", s.body)
+        self.nested(f"for ({kind} {name} = {start}; {name} < {stop}{going}; {name} += {step}) {{", s.body)
 
     def branch(self, s: loops.If) -> None:
         if s.then or not s.orelse:

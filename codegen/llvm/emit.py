@@ -259,9 +259,11 @@ class _Emitter:
             self._vector(s)
         else:
             start, stop, step = (self._bound(x) for x in (s.start, s.stop, s.step))
-            with self._loop(s.var, start, stop, step) as i:
+            outer = self.chosen
+            with self._loop(s.var, start, stop, step, s.going) as i:
                 self.values[s.var.name] = Uniform(i)
                 self.block(s.body)
+            self.chosen = outer
 
     def _bound(self, x: Operand) -> Any:
         bound = self.value(x)
@@ -285,14 +287,15 @@ class _Emitter:
             self.block(s.body)
 
     @contextmanager
-    def _loop(self, var: Var, start: Any, stop: Any, step: Any) -> Iterator[Any]:
+    def _loop(self, var: Var, start: Any, stop: Any, step: Any, going: Var | None = None) -> Iterator[Any]:
         """A counting loop around what the caller writes; gives the counter, which stays readable after it."""
         before = self.b.block
         head, body, after = (self.b.append_basic_block(f"{var.name}.{part}") for part in ("head", "body", "after"))
         self.b.branch(head)
         self.b.position_at_end(head)
         i = self.b.phi(start.type, var.name)
-        self.b.cbranch(self.b.icmp_signed("<", i, stop), body, after)
+        more = self.b.icmp_signed("<", i, stop)
+        self.b.cbranch(more if going is None else self.b.and_(more, self._anybody(going)), body, after)
         self.b.position_at_end(body)
         yield i
         next_ = self.b.add(i, step, flags=("nsw",))
@@ -300,6 +303,15 @@ class _Emitter:
         i.add_incoming(next_, self.b.block)
         self.b.branch(head)
         self.b.position_at_end(after)
+
+    def _anybody(self, going: Var) -> Any:
+        """Whether a loop goes on: for any lane, and then its assignments are kept to the lanes that do."""
+        held = self.value(going)
+        if self.lanes.width == 1:
+            return self.lanes.vector(held)
+        lanes = self.lanes.vector(held)
+        self.chosen = lanes if self.chosen is None else self.b.and_(self.chosen, lanes)
+        return spell.intrinsic(self.b, "vector.reduce.or", types.I1, [self.chosen], suffixes=[lanes.type])
 
     # -- vector loops ------------------------------------------------------------------------------
     def _vector(self, s: For) -> None:

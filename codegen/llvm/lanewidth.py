@@ -18,6 +18,7 @@ from fuser.codegen.loops import (
     LoadVec,
     Mutable,
     Operand,
+    Statement,
     Store,
     StoreVec,
     Var,
@@ -61,6 +62,7 @@ class _Body:
             self.in_lanes &= not self._varies(s.condition) or skippable(s)
         elif isinstance(s, For):
             self.in_lanes &= not any(self._varies(x) for x in (s.start, s.stop, s.step))
+            self.in_lanes &= s.going is None or not self._varies(s.going) or computes(s.body)
         elif isinstance(s, (Alloc, LoadVec, StoreVec)):
             self.in_lanes = False
 
@@ -90,8 +92,17 @@ class _Body:
 
 def skippable(s: If) -> bool:
     """Whether the branch may run for lanes that do not take it: it only computes, and assigns what can be kept."""
-    computes = (isinstance(t, (Let, Mutable, Assign)) or (isinstance(t, If) and skippable(t)) for t in s.then)
-    return not s.orelse and all(computes)
+    return not s.orelse and computes(s.then)
+
+
+def computes(body: tuple[Statement, ...]) -> bool:
+    """Whether statements only compute and assign, so that lanes which do not take part may run along."""
+    return all(
+        isinstance(t, (Let, Mutable, Assign))
+        or (isinstance(t, If) and skippable(t))
+        or (isinstance(t, For) and t.kind == "serial" and computes(t.body))
+        for t in body
+    )
 
 
 def lane_width(loop: For, vector_bytes: int) -> int:

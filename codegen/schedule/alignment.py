@@ -17,14 +17,17 @@ KNOWN_MULTIPLE = 16  # what the size class promises of a dim in `multiples`, in 
 
 @dataclass(frozen=True)
 class Alignment:
-    """`pointers`: every buffer starts 16-byte aligned. `multiples`: dim symbols that are multiples of 16."""
+    """`pointers`: every buffer starts 16-byte aligned. `multiples`: dim symbols that are multiples of 16. `factors`:
+    (dim symbol, power of two that divides it) of others."""
 
     pointers: bool
     multiples: frozenset[str] = frozenset()
+    factors: tuple[tuple[str, int], ...] = ()
 
     def divides(self, width: int, e: HostExpr) -> bool:
         """Whether `e` is certainly a multiple of `width` (a power of two up to 16)."""
-        known = {s: sym(s) * KNOWN_MULTIPLE for s in e.symbols & self.multiples}
+        known = {s: sym(s) * factor for s, factor in self.factors}
+        known.update((s, sym(s) * KNOWN_MULTIPLE) for s in e.symbols & self.multiples)
         return all(c % width == 0 for c in terms(e.substitute(known)).values())
 
     def whole(self, width: int, offset: HostExpr, variable: str) -> bool:

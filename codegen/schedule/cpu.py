@@ -16,7 +16,7 @@ from math import prod
 from typing import Any
 
 from fuser.codegen.llvm.host import cache_bytes
-from fuser.codegen.program import Fetch
+from fuser.codegen.program import Fetch, instructions
 from fuser.codegen.schedule.body import Body, Layouts, analyse
 from fuser.codegen.schedule.cpu_keep import plan_keeps
 from fuser.codegen.schedule.lower_cpu_pointwise import crosses
@@ -31,6 +31,7 @@ from fuser.schedule import CpuSchedule
 GRAIN = 16384  # elements a task
 TASKS = 64  # iterations wanted of a kernel that is worth splitting
 SPLIT_FROM = 1 << 18  # elements from which shares of one reduction go to several threads
+LOOPED = 256  # elements that a task has at least, whatever an element costs: whole vectors, and a line to itself
 COLUMN_TILE = 2048
 STACK_BYTES = 1 << 17
 LEAST_ROOM = 64  # elements a kept row has room for at least, so that one kernel serves all shorter ones
@@ -146,7 +147,14 @@ def _pointwise(graph: Graph, group: Group, sizes: Mapping[str, Any], layouts: La
     if reads_across(body):
         grain = max(GRAIN // (BLOCK_ROWS * min(inner, BLOCK_COLUMNS)), 1)
         return CpuSchedule("pointwise", grain=grain, tile=BLOCK_COLUMNS, block_rows=BLOCK_ROWS)
-    return CpuSchedule("pointwise", grain=max(GRAIN // max(min(inner, GRAIN), 1), 1), tile=GRAIN)
+    size = max(GRAIN // _weight(body), LOOPED)
+    return CpuSchedule("pointwise", grain=max(size // max(min(inner, size), 1), 1), tile=size)
+
+
+def _weight(body: Body) -> int:
+    """How many simple elements an element with a loop is worth, about 16 operators being one; 1 without loops."""
+    costs = [sum(instructions(s, plain=True) for s in p.steps) for p in body.programs if p.has_loop]
+    return max(int(max(costs, default=0)) // 16, 1)
 
 
 def reads_across(body: Body) -> bool:

@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from fuser.codegen.program import Apply, Program, Select, Step, operands
+from fuser.codegen.program import Apply, Program, Select, Step, instructions, operands
 from fuser.codegen.schedule.body import Body
-from fuser.optable import table
 
 WORTH = 8.0  # instructions a kept value must save
 ROOM = 1 << 18  # bytes of kept values a row: they are to stay in L2, and they live on a thread's stack
@@ -98,8 +97,7 @@ class _Planner:
         stack, seen = [root], {root}
         while stack and total < WORTH:
             step = program.steps[stack.pop()]
-            if isinstance(step, Apply):
-                total += table().plain(step.op).cost.instructions
+            total += instructions(step, plain=True)
             fresh = [a for a in operands(step) if a not in seen and self.varying[number][a]]
             seen.update(fresh)
             stack += fresh

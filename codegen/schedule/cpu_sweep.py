@@ -14,14 +14,14 @@ from dataclasses import dataclass, field
 from fuser.codegen.evaluate import Lane, Loader
 from fuser.codegen.indices import IndexEmitter, Ranges
 from fuser.codegen.loops import LoopKind, Operand, Var
-from fuser.codegen.program import Apply, Fetch, Program
+from fuser.codegen.program import Fetch, Program
+from fuser.codegen.program import instructions as step_instructions
 from fuser.codegen.schedule.axes import Axis, count, split
 from fuser.codegen.schedule.body import StoreSite
 from fuser.codegen.schedule.cpu_keep import Keep
 from fuser.codegen.schedule.frame import Frame
 from fuser.dtypes import BOOL, I64
 from fuser.hostexpr import HostExpr, lit, sym
-from fuser.optable import table
 
 Values = dict[int, Operand]
 Results = Mapping[tuple[int, int], Operand]
@@ -30,8 +30,7 @@ Results = Mapping[tuple[int, int], Operand]
 def instructions(program: Program, variables: Iterable[str]) -> float:
     """What the operators of a program cost an element, by the table, but those that are the same along `variables`."""
     moving = program.dependent(frozenset(variables))
-    steps = (s for s, moves in zip(program.steps, moving, strict=True) if moves)
-    return sum(table().plain(s.op).cost.instructions for s in steps if isinstance(s, Apply))
+    return sum(step_instructions(s, plain=True) for s, moves in zip(program.steps, moving, strict=True) if moves)
 
 
 @dataclass

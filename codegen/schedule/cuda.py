@@ -79,7 +79,7 @@ def choose(graph: Graph, group: Group, size_class: SizeClass, device: Device) ->
 def lower(graph: Graph, group: Group, schedule: CudaSchedule, layouts: Layouts) -> tuple[Kernel, ...]:
     """The kernels of a group under a schedule."""
     body = body_of(graph, group, tuple(layouts))
-    alignment = Alignment(schedule.aligned, frozenset(schedule.multiples))
+    alignment = Alignment(schedule.aligned, frozenset(schedule.multiples), schedule.factors)
     frame = Frame(graph, group, layouts, schedule.index_bits, "cuda", alignment)
     if schedule.tile:
         return (lower_transposed.lower(frame, body, schedule),)
@@ -134,7 +134,7 @@ class _Chooser:
     def __init__(self, graph: Graph, group: Group, size_class: SizeClass, device: Device) -> None:
         self.graph, self.group, self.size_class, self.device = graph, group, size_class, device
         self.body = body_of(graph, group, tuple(size_class.layouts))
-        self.alignment = Alignment(size_class.aligned, frozenset(size_class.multiples))
+        self.alignment = Alignment(size_class.aligned, frozenset(size_class.multiples), size_class.factors)
         self.bits = size_class.index_bits
 
     # -- kinds -------------------------------------------------------------------------------------
@@ -315,7 +315,7 @@ class _Chooser:
     ) -> CudaSchedule:
         return CudaSchedule(
             kind, threads, vector, unroll, team, fixed, False, self.size_class.aligned, self.bits, 1, length,
-            self.size_class.multiples,
+            self.size_class.multiples, self.size_class.factors,
         )  # fmt: skip
 
     # -- numbers -----------------------------------------------------------------------------------
@@ -357,8 +357,9 @@ class _Chooser:
         return vector
 
     def _steps(self) -> int:
-        """Steps of the largest program a lane."""
-        return max((self._lane_steps(p) for p in self.body.programs), default=1)
+        """Steps of the largest program a lane; with a loop inside, more than any vector leaves room for: a thread that
+        has one element runs one loop, and so does not wait for the longest of several."""
+        return max((LANE_STEPS if p.has_loop else self._lane_steps(p) for p in self.body.programs), default=1)
 
     def _lane_steps(self, program: Program, needed: Sequence[bool] | None = None) -> int:
         """Steps of a program a lane (of the needed ones); what neighbouring lanes share counts by share."""

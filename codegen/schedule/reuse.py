@@ -15,9 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from fuser.codegen.indices import GATHERED
-from fuser.codegen.program import Apply, Fetch, Program, Result, Select, Step, operands
-from fuser.optable import table
-from fuser.optable.base import ScalarOp
+from fuser.codegen.program import Apply, Fetch, Program, Result, Select, Step, instructions, operands
 
 KEEP_COST = 10  # instructions from which a value is kept although its raw elements are narrower
 
@@ -133,10 +131,7 @@ class _Facts:
 
 
 def _instructions(s: Step) -> float:
-    if not isinstance(s, Apply):
-        return 1.0 if isinstance(s, Select) else 0.0
-    row = table().rows[s.op]
-    return row.cost.instructions if isinstance(row, ScalarOp) else 1.0
+    return 1.0 if isinstance(s, Select) else instructions(s)
 
 
 def _bytes_kept(stages: Sequence[StageReuse], programs: Sequence[Program]) -> int:

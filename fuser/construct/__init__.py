@@ -14,5 +14,6 @@ package, so an argument means the same thing in each of them.
     creation     constants, ranges, masks
     contraction  matmul, tensordot, einsum
     calculus     diff, clip, select, cross, trapezoid and other small compositions
+    loop         loops inside a kernel; body: what one round is made of
     random       Philox bits and what is made of them
 """

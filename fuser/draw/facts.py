@@ -14,6 +14,7 @@ from fuser import accounting
 from fuser.decision import Decision
 from fuser.draw.because import stages_of
 from fuser.graph import InputAttrs, IotaAttrs, Node, ReduceAttrs, RoundAttrs, ScalarAttrs, ScanAttrs
+from fuser.loopbody import LoopAttrs
 from fuser.shapes import text_of
 
 if TYPE_CHECKING:
@@ -82,11 +83,23 @@ def formula(plan: Plan, node: Node) -> str:
         extra = f" axis={node.attrs.axis}"
     elif isinstance(node.attrs, RoundAttrs):
         extra = f" to {node.attrs.to}"
+    elif isinstance(node.attrs, LoopAttrs):
+        return _loop_formula(plan, node, node.attrs)
     elif node.op == "cast":
         extra = f" to {node.dtype}"
     elif node.op == "view":
         operands = plan.names[node.inputs[0].id]
     return f"{node.op} {operands}{extra}".rstrip()
+
+
+def _loop_formula(plan: Plan, node: Node, attrs: LoopAttrs) -> str:
+    """`loop n times until stopped: 0.0, 0.0, 0 by 9 operators of cr, ci`: count, first states, what a round takes."""
+    count, *others = (plan.names[i.id] for i in node.inputs)
+    states, captured = ", ".join(others[: attrs.states]), ", ".join(dict.fromkeys(others[attrs.states :]))
+    operators = sum(s.op != "scalar" for s in attrs.steps)
+    until = " until stopped" if attrs.stop is not None else ""
+    of = f" of {captured}" if captured else ""
+    return f"loop {count} times{until}: {states} by {operators} operators{of}"
 
 
 def operators(plan: Plan) -> list[Operator]:

@@ -174,7 +174,8 @@ def _limits(space: Space, s: Schedule) -> list[str]:
         axes = (*space.parallel, *space.reduced)
         inner = axes[1:] if len(axes) > 1 else axes  # the outermost extent is in no address
         used = {x for d in inner if isinstance(d, HostExpr) for x in d.symbols}
-        found += [f"{m} % 16 == 0" for m in s.multiples if m in used]
+        factors = (*((m, 16) for m in s.multiples), *s.factors)
+        found += [f"{m} % {factor} == 0" for m, factor in factors if m in used]
     return found
 
 

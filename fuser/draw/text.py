@@ -10,8 +10,11 @@ from collections.abc import Iterable
 from textwrap import wrap
 from typing import TYPE_CHECKING, TypedDict
 
+from fuser import accounting, loopbody
 from fuser.draw import because, facts, kernels, units
-from fuser.graph import ScalarAttrs
+from fuser.graph import Node, ScalarAttrs
+from fuser.loopbody import LoopAttrs
+from fuser.optable import table
 from fuser.settings import settings
 from fuser.shapes import text_of
 
@@ -44,8 +47,16 @@ def summary(plan: Plan) -> str:
         apart = plan.kernels_unfused * launch + plan.bytes_unfused * memory
         products = [k.predicted for k in plan.outline if k.group.library is not None and "us" in k.predicted]
         apart += sum(p["us"] - launch - p["bytes"] * memory for p in products)
+        apart += sum(_loop_us(plan, n) for n in plan.graph.nodes if isinstance(n.attrs, LoopAttrs))
         parts.append(f"~{units.time(total)}, was ~{units.time(apart)}")
     return " | ".join(parts)
+
+
+def _loop_us(plan: Plan, loop: Node) -> float:
+    """Microseconds that a loop takes beyond those of its bytes, in a kernel of its own."""
+    issued = loopbody.cost(loop, table().rows).instructions * accounting.elements(loop, plan.sizes)
+    moved = sum(size for _, size, _ in accounting.operands(loop, plan.sizes)) + accounting.nbytes(loop, plan.sizes)
+    return max(1e6 * (issued / plan.device.issue - moved / plan.device.bandwidth), 0.0)
 
 
 def render(plan: Plan, full: bool = False) -> str:

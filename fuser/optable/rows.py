@@ -19,7 +19,7 @@ MODULES = (
     # named functions made of the above
     "activations", "norms", "losses",
     # functions without a node of their own
-    "views", "creation", "contraction", "statistics", "selection", "random",
+    "views", "creation", "contraction", "statistics", "selection", "random", "loops",
 )  # fmt: skip
 
 

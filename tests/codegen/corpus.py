@@ -24,7 +24,7 @@ from fuser.graph import Builder, Graph, Node, ReduceAttrs, ScanAttrs
 from fuser.group import Group
 from fuser.hostexpr import HostExpr, lit, scalar_symbol, sym
 from fuser.interpreter import evaluate
-from fuser.keys import SizeClass, dim_buckets, dim_multiples, length_bucket
+from fuser.keys import SizeClass, dim_buckets, dim_factors, dim_multiples, length_bucket
 from fuser.passes import fuse
 from fuser.passes.pipeline import prepare
 from fuser.passes.repair import Recompute
@@ -183,6 +183,13 @@ def cross_entropy(b: Builder, t: DType) -> Sequence[Node]:
     return [_op(b, "subtract", _op(b, "add", _op(b, "log", e), views.squeeze(b, top, 1)), picked)]
 
 
+def image_norm(b: Builder, t: DType) -> Sequence[Node]:
+    """Normalised over a batch of images, a channel at a time."""
+    x = b.argument("x", t, (K, 3, N, M))
+    centred = _op(b, "subtract", x, reduction.mean(b, x, axis=(0, 2, 3), keepdims=True))
+    return [_op(b, "divide", centred, _op(b, "add", reduction.std(b, x, axis=(0, 2, 3), keepdims=True), 1))]
+
+
 def column_sum(b: Builder, t: DType) -> Sequence[Node]:
     return [reduction.reduce(b, "sum", _op(b, "multiply", matrix(b, t), 2), axis=0)]
 
@@ -232,7 +239,7 @@ POINTWISE = (
     positions,
     drawn,
 )
-ROWS = (abs_sum, row_sum, row_statistics, softmax, layer_norm, residual_norm, dropped_norm, cross_entropy)
+ROWS = (abs_sum, row_sum, row_statistics, softmax, layer_norm, residual_norm, dropped_norm, cross_entropy, image_norm)
 COLUMNS = (column_sum, column_normalise, middle_sum)
 SCANS = (running_sum, running_max, scan_variants)
 PROGRAMS: dict[str, Build] = {p.__name__: p for p in (*POINTWISE, *ROWS, *COLUMNS, *SCANS)}
@@ -247,6 +254,7 @@ FLOAT_ONLY = frozenset(
         "column_normalise",
         "drawn",
         "dropped_norm",
+        "image_norm",
     }
 )
 HALF = frozenset({BF16})
@@ -314,7 +322,8 @@ class Case:
         layouts = ("s" if self.strided else "c",) * len(self.graph.arguments)
         dims = {k: v for k, v in self.sizes if k in self.graph.symbols}
         buckets = tuple(length_bucket(e, dims) for e in lengths)
-        return SizeClass(dim_buckets(dims), buckets, layouts, self.aligned, self.index_bits, dim_multiples(dims))
+        multiples, factors = dim_multiples(dims), dim_factors((a.shape for a in self.graph.arguments), dims)
+        return SizeClass(dim_buckets(dims), buckets, layouts, self.aligned, self.index_bits, multiples, factors)
 
     @cached_property
     def groups(self) -> tuple[Group, ...]:

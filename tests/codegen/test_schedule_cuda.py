@@ -207,6 +207,19 @@ def test_a_stencil_loads_what_its_vectors_share_once() -> None:
     assert len(loads) == (cuda.MARCH + 2) + 2 * cuda.MARCH + 2 * cuda.MARCH  # centres, rows above and below, sides
 
 
+@pytest.mark.parametrize("size", [(12, 12, 5), (28, 28, 9), (56, 10, 2), (14, 24, 40)], ids=str)
+@pytest.mark.parametrize("dtype", [F32, BF16], ids=str)
+def test_images_whose_lines_are_no_multiple_of_16_have_vectors(dtype: DType, size: tuple[int, int, int]) -> None:
+    case = Case("image_norm", dtype, sizes(*size))
+    assert {s.vector for s in case.schedules} == {16 // dtype.bytes}
+    single = replace(case)
+    single.__dict__["size_class"] = replace(case.size_class, factors=())
+    assert {s.vector for s in single.schedules} == {1}
+    for got, alone, want in zip(case.run(), single.run(), case.reference(), strict=True):
+        close(got, np.asarray(want), dtype)
+        assert got.tobytes() == alone.tobytes()
+
+
 @pytest.mark.parametrize("name", ["abs_sum", "row_statistics"])
 def test_turns_of_a_split_change_no_bit(name: str) -> None:
     case = Case(name, F32, sizes(2, 150_000, 1))

@@ -163,7 +163,13 @@ def test_torch_tensors() -> None:
     torch = pytest.importorskip("torch")
 
     def program(z: Any, x: Any) -> Any:
-        return z * x + 1j, z.abs(), z.conj() * z, torch.exp(z), z.real + z.imag, x * 1j, torch.angle(z), z.sum(dim=0)
+        pairs = torch.view_as_complex(torch.stack([x, x], -1))
+        return (
+            z * x + 1j, z.abs(), z.conj() * z, torch.exp(z), z.real + z.imag, x * 1j, torch.angle(z), z.sum(dim=0),
+            z * x.double(), x.double() * 1j, z / (z + 1), torch.sgn(z), z**2, torch.polar(x.abs(), x), z.mH @ z, pairs,
+            torch.view_as_real(z * 2), z.cdouble(), torch.linalg.norm(z), torch.vdot(z[0], z[1]), z.mean(), z == z,
+            torch.where(x > 0, z, 2 * z), torch.cat([z, z], 1),
+        )  # fmt: skip
 
     z, x = torch.from_numpy(Z), torch.from_numpy(W.real.copy())
     for g, w in zip(fuser.compile(program)(z, x), program(z, x), strict=True):

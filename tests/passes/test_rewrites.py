@@ -12,6 +12,7 @@ from fuser.passes.base import Pass
 from fuser.passes.cse import Prune, Share
 from fuser.passes.divisible import Divisible
 from fuser.passes.fold import Fold
+from fuser.passes.loops import LoopBodies
 from fuser.passes.lower import Lower
 from fuser.passes.pipeline import PIPELINE, observe, prepare
 from fuser.passes.results import OwnResults
@@ -30,6 +31,8 @@ PASSES: dict[str, Pass] = {
     "dce": Prune(),
     "divisible": Divisible(),
     "fold": Fold(),
+    "loop_bodies": LoopBodies(),
+    "loop_bodies-fast-math": LoopBodies(fast_math=True),
     "lower": Lower(),
     "results": OwnResults(),
     "simplify": Simplify(),
@@ -49,7 +52,7 @@ CLOSE = {
     "unroll_small": 1e-6,
     "split": 1e-6,
 }
-SIZES = {"n": 6, "m": 5, "d": 4, "k": 3}
+SIZES = {"n": 6, "m": 5, "d": 4, "k": 3, "=n": 3}
 SPECIAL = (np.nan, np.inf, -np.inf, -0.0, 0.0, 1.5, -3.0, 1e-3)
 
 

@@ -29,6 +29,7 @@ INPUTS: dict[str, tuple[Any, ...]] = {
     "scores": (normal(6, 8), normal(8, 4), normal(8)),
     "swiglu": (normal(6, 16),),
     "cross_entropy": (normal(6, 10), np.array([3, -100, 0, 9, 9, -100], np.int64), -100),
+    "cube_root": (RNG.standard_normal(6), 5),
     "batch_norm": (normal(4, 3, 5, 2), normal(3), normal(3), normal(3), abs(normal(3)), 0.1, 1e-5),
 }
 
