@@ -1,4 +1,4 @@
-"""`python -m benchmarks gpu|cpu|calls|counters|order|table|plot`: measure, and draw what was measured.
+"""`python -m benchmarks gpu|cpu|calls|startup|counters|order|table|plot`: measure, and draw what was measured.
 
 In: the command line. Out: lines while it runs, a JSON file, markdown, SVG.
 """
@@ -112,6 +112,13 @@ def _calls(given: argparse.Namespace) -> None:
     calls.run(given.device, given.rounds, given.seed, _saver(given.out or RESULTS / name), _say)
 
 
+def _startup(given: argparse.Namespace) -> None:
+    from benchmarks import startup
+
+    name = "startup.json" if given.device == "cpu" else "startup_cuda.json"
+    startup.run(given.device, given.rounds, _saver(given.out or RESULTS / name), _say)
+
+
 def _table(given: argparse.Namespace) -> None:
     from benchmarks import report
 
@@ -162,6 +169,11 @@ def parser() -> argparse.ArgumentParser:
     calls.add_argument("--seed", type=int, default=0)
     calls.add_argument("--out", type=Path, help="JSON file; benchmarks/results/ where left out")
     calls.set_defaults(run=_calls)
+    startup = commands.add_parser("startup", help="measure fresh processes up to their first result")
+    startup.add_argument("--device", choices=("cuda", "cpu"), default="cpu")
+    startup.add_argument("--rounds", type=int, default=7, help="processes of every contender")
+    startup.add_argument("--out", type=Path, help="JSON file; benchmarks/results/ where left out")
+    startup.set_defaults(run=_startup)
     table = commands.add_parser("table", help="markdown from results")
     table.add_argument("results", type=Path, nargs="+")
     table.add_argument("--readme", type=Path, help="write it between the <!-- speed --> markers of this file")

@@ -82,7 +82,7 @@ def run(device: str, rounds: int, seed: int, save: Callable[[Any], None], say: C
     host = [rng.standard_normal(SHAPE, np.float32) for _ in range(3)]
     makers = CUDA_MAKERS if device == "cuda" else CPU_MAKERS
     found = list(_contenders(makers, host, record, say))
-    times = _interleaved(found, rounds, machine.synchronize)
+    times = _interleaved(found, rounds, machine.synchronize, record, say)
     for name, samples in times.items():
         record["us"][name] = {"median": statistics.median(samples) * 1e6, "least": min(samples) * 1e6}
         say(f"{name:36s} {record['us'][name]['median']:8.2f} us   least {record['us'][name]['least']:8.2f}")
@@ -105,20 +105,38 @@ def _contenders(
             say(f"{make.__name__}: {type(error).__name__}: {str(error)[:200]}")
 
 
-def _interleaved(found: Sequence[Contender], rounds: int, synchronize: Callable[[], None]) -> dict[str, list[float]]:
-    """Seconds a call of each batch, by contender."""
+def _interleaved(
+    found: Sequence[Contender],
+    rounds: int,
+    synchronize: Callable[[], None],
+    record: dict[str, Any],
+    say: Callable[[str], None],
+) -> dict[str, list[float]]:
+    """Seconds a call of each batch, by contender; one that fails is recorded and left out from then on."""
     times: dict[str, list[float]] = {c.name: [] for c in found}
     for _ in range(rounds):
         for c in found:
-            call = c.call
-            call()
-            synchronize()
-            start = time.perf_counter()
-            for _ in range(BATCH):
-                call()
-            times[c.name].append((time.perf_counter() - start) / BATCH)
-            synchronize()
+            if c.name not in times:
+                continue
+            try:
+                times[c.name].append(_batch(c.call, synchronize))
+            except Exception as error:
+                record.setdefault("failed", {})[c.name] = f"{type(error).__name__}: {error}"[:300]
+                say(f"{c.name}: {type(error).__name__}: {str(error)[:200]}")
+                del times[c.name]
     return times
+
+
+def _batch(call: Callable[[], Any], synchronize: Callable[[], None]) -> float:
+    """Seconds of one call of many, on an idle device."""
+    call()
+    synchronize()
+    start = time.perf_counter()
+    for _ in range(BATCH):
+        call()
+    seconds = (time.perf_counter() - start) / BATCH
+    synchronize()
+    return seconds
 
 
 # -- on a GPU ------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from fuser.errors import ArgumentError, NameResolutionError, ParseError
 from fuser.quick import Always, Watch
 from fuser.source import Options
 from fuser.specs import dim_names_of
+from fuser.wiring import load as load_compiler
 from fuser.wiring import toolchain
 
 if TYPE_CHECKING:
@@ -173,6 +174,7 @@ class _PythonSource:
     """A Python function as a `Source`."""
 
     def __init__(self, fn: Callable[..., Any]) -> None:
+        load_compiler()
         self.fn = fn
         self.name = getattr(fn, "__name__", type(fn).__name__)
 

@@ -29,6 +29,7 @@ from fuser.plan import Plan
 from fuser.quick import Roads, Ticket
 from fuser.runtime import arrays, call
 from fuser.runtime.arrays import ArrayInfo, Place
+from fuser.runtime.quiet import collection_paused
 from fuser.source import Options, Source
 from fuser.specs import ArraySpec, Spec
 from fuser.toolchain import Toolchain
@@ -108,6 +109,14 @@ class Compiled:
         answer = roads.native(*args) if out is None and not kwargs else roads.named(args, kwargs, out)
         if answer is not NotImplemented:
             return answer
+        if self._traces:
+            return self._other_roads(args, kwargs, out)
+        with collection_paused():  # the first call imports and makes much that stays
+            return self._other_roads(args, kwargs, out)
+
+    def _other_roads(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> Any:
+        """A call that native code does not take."""
+        roads = self._roads
         ticket = roads.ticket(args, kwargs, out)
         if ticket is not None:
             known = roads.find(ticket)

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 KINDS = 512  # kinds of calls remembered; beyond, all are forgotten and learned again
 
 QuickCall: TypeAlias = "CpuCall | CudaCall"
+SOON = 8  # calls of a kind after which a process takes the time to load its native road
+
 Launch: TypeAlias = "QuickCall | PlainCall | _Apart"
 
 
@@ -202,6 +204,8 @@ class Roads:
             return  # now and then only: a road may be too short for all kinds of calls that take turns
         from fuser.runtime import native_entry
 
+        if known.misses < SOON and not native_entry.loaded():
+            return
         if not native_entry.usable():
             return
         kind, entry = _native_entry(known, ticket.flat)

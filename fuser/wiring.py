@@ -16,11 +16,27 @@ from typing import TYPE_CHECKING, Any
 from fuser import kernels
 from fuser.errors import DeviceError
 from fuser.runtime import cache as cache_files
+from fuser.runtime.quiet import collection_paused
 from fuser.toolchain import Built, Resources, Toolchain
 
 if TYPE_CHECKING:
     from fuser.device import Device
     from fuser.graph import Graph
+
+
+@cache
+def load() -> None:
+    """Import what a first call needs, so that `fuser.compile` takes that time and not the call."""
+    with collection_paused():
+        toolchain()
+        from fuser.codegen import expand, verify  # noqa: F401
+        from fuser.codegen.llvm import jit  # noqa: F401
+        from fuser.codegen.schedule import cpu, lengths, lower_cpu  # noqa: F401
+        from fuser.frontend import capture, trace, watch  # noqa: F401
+        from fuser.optable import table
+        from fuser.passes import fuse  # noqa: F401
+
+        table()
 
 
 @cache

@@ -6,10 +6,10 @@ In: nothing. Out: `Built`. Its own file because it is loaded only where the obje
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import llvmlite
 import llvmlite.binding as llvm
 
 NAMES = ("fuser_road", "fuser_launch", "fuser_device_road")
@@ -46,7 +46,7 @@ def _stored(target: Any) -> bytes:
     from fuser.runtime import cache
 
     sources = cache.code_fingerprint(str(Path(__file__).parent))
-    key = cache.key_of("native", llvm.get_process_triple(), metadata.version("llvmlite"), sources)
+    key = cache.key_of("native", llvm.get_process_triple(), llvmlite.__version__, sources)
     entry = cache.store().load(key)
     if entry is not None:
         return entry.parts["code"]

@@ -98,8 +98,9 @@ class LaunchPlan:
                 made.clear(int(table[self._cleared.place]), self._cleared.nbytes)
             nodes = [made.kernel(k, p, table) for k, p in zip(self._kernels, self._places, strict=True)]
             found = made.instantiate()
-        finally:
-            made.close()
+        except BaseException:
+            made.close(0)
+            raise
         for k, node in enumerate(nodes):
             self._records[k * w.STEP_WORDS + w.S_NODE] = node
         graph = [0] * w.GRAPH_WORDS
@@ -107,7 +108,7 @@ class LaunchPlan:
         graph[w.G_REPLAY], graph[w.G_PATCH] = self._driver.address("replay"), self._driver.address("patch")
         graph[w.G_CLEAR_NODE], graph[w.G_PATCH_CLEAR] = made.clear_node, self._driver.address("patch_clear")
         graph[w.G_LAST] = self._words([ctypes.c_int64(v & _ALL).value for v in words])
-        weakref.finalize(self, self._driver.call, "destroy", ctypes.c_void_p(found)).atexit = False
+        weakref.finalize(self, made.close, found).atexit = False
         self._block[w.L_GRAPH] = self._words(graph)
 
 
@@ -170,7 +171,10 @@ class _Graph:
         self._driver.check("instantiate", ctypes.byref(made), self._graph, ctypes.c_uint64(0))
         return made.value or 0
 
-    def close(self) -> None:
+    def close(self, instantiated: int) -> None:
+        """Destroy both forms. Nodes are patched by their handles in the first, which lives as long as the second."""
+        if instantiated:
+            self._driver.call("destroy", ctypes.c_void_p(instantiated))
         self._driver.call("destroy_graph", self._graph)
 
 

@@ -22,6 +22,7 @@ class Graph:
 
     nodes: list[Any] = field(default_factory=list)
     dead: bool = False
+    template: Graph | None = None
 
 
 class FakeDriver:
@@ -105,7 +106,7 @@ class FakeDriver:
 
     def _cuGraphInstantiateWithFlags(self, made: int, graph: int, flags: int) -> int:
         assert flags == 0
-        self._put(made, Graph(list(self.graphs[graph].nodes)))
+        self._put(made, Graph(list(self.graphs[graph].nodes), template=self.graphs[graph]))
         return 0
 
     def _cuGraphDestroy(self, graph: int) -> int:
@@ -122,18 +123,24 @@ class FakeDriver:
             self.seen.append(("clear", *rest, stream) if name == "clear" else (name, rest[0], stream, rest[1]))
         return 0
 
-    def _cuGraphExecKernelNodeSetParams(self, graph: int, node: int, parameters: int) -> int:
-        assert node in self.graphs[graph].nodes
+    def _patching(self, graph: int, node: int) -> None:
+        """Nodes are named by the handles that they have in the graph from which this one was instantiated."""
+        made = self.graphs[graph]
+        assert node in made.nodes
+        assert made.template is not None
+        assert not made.template.dead
         self.patches.append(node)
+
+    def _cuGraphExecKernelNodeSetParams(self, graph: int, node: int, parameters: int) -> int:
+        self._patching(graph, node)
         if self.patch_codes and (code := self.patch_codes.pop(0)):
             return code
         self.nodes[node] = self._kernel_node(parameters)
         return 0
 
     def _cuGraphExecMemsetNodeSetParams(self, graph: int, node: int, parameters: int, context: int) -> int:
-        assert node in self.graphs[graph].nodes
         assert context == 0xC0
-        self.patches.append(node)
+        self._patching(graph, node)
         self.nodes[node] = self._clear_node(parameters)
         return 0
 

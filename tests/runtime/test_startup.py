@@ -1,0 +1,94 @@
+"""What a first call must not do: times are the business of `benchmarks startup`; what makes them is counted here."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fuser
+from fuser.runtime.quiet import collection_paused
+
+PROGRAM = """
+import sys
+import numpy as np
+import fuser
+
+def f(x, w, b):
+    v = x * w + b
+    return 0.5 * v * (1.0 + np.tanh(v))
+
+f = fuser.compile(f)
+x = np.ones((4, 4), np.float32)
+before = set(sys.modules)
+f(x, x, x)
+print("first call:", *sorted(m for m in set(sys.modules) - before if m.startswith("fuser")))
+before = set(sys.modules)
+for _ in range(5):
+    f(x, x, x)
+print("next calls:", *sorted(set(sys.modules) - before))
+for _ in range(20):
+    f(x, x, x)
+from fuser.runtime import native_entry
+print("native:", native_entry.loaded())
+unused = ("numpy.ma", "numpy.random", "importlib.metadata", "lark", "cupy")
+print("never needed:", *(m for m in unused if m in sys.modules))
+"""
+
+
+def test_the_compiler_is_loaded_by_compile_and_not_by_the_first_call(tmp_path: Path) -> None:
+    result = subprocess.run([sys.executable, "-c", PROGRAM], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    first, following, native, never = result.stdout.splitlines()
+    assert first == "first call:"
+    assert "native_build" not in following, "the native road waits for more calls"
+    assert native.split()[-1] in ("True", "False")
+    assert never == "never needed:"
+
+
+def test_collection_is_paused_and_comes_back() -> None:
+    assert gc.isenabled()
+    with collection_paused():
+        assert not gc.isenabled()
+        with collection_paused():
+            pass
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        with collection_paused():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
+def test_a_first_call_that_fails_leaves_collection_on() -> None:
+    def broken(x: object) -> object:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fuser.compile(broken)(np.ones(3))
+    assert gc.isenabled()
+
+
+def test_threads_that_overlap_leave_collection_on() -> None:
+    inside, go = threading.Event(), threading.Event()
+
+    def other() -> None:
+        with collection_paused():
+            inside.set()
+            go.wait(10)
+
+    with collection_paused():
+        thread = threading.Thread(target=other)
+        thread.start()
+        assert inside.wait(10)
+    go.set()
+    thread.join()
+    assert gc.isenabled()
