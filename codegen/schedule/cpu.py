@@ -46,18 +46,21 @@ def choose_cpu(
 ) -> CpuSchedule:
     """The schedule of a group. sizes: bucket sizes of the dims. length_bucket: that of the reduced length itself."""
     chosen = _choose(graph, group, sizes, length_bucket, layouts)
-    return replace(chosen, stream=cache_bytes()) if _streams(graph, group, sizes) else chosen
+    return replace(chosen, stream=cache_bytes()) if _streams(graph, group, sizes, chosen.kind) else chosen
 
 
-def _streams(graph: Graph, group: Group, sizes: Mapping[str, Any]) -> bool:
+def _streams(graph: Graph, group: Group, sizes: Mapping[str, Any], kind: str) -> bool:
     """Whether some result may be too large for the caches to hold until it is read, in long enough runs.
 
-    Storing past the caches saves reading the lines that are to be overwritten. (Exact sizes decide in the kernel.)
+    Storing past the caches saves reading the lines that are to be overwritten. Exact sizes decide in the kernel; a
+    kernel that stores whole rows can do both, so that one serves any number of rows.
     """
+    rows = _number(group.space.rows, sizes)
     for node in (graph.by_id[k] for k in group.outputs):
         shape = [_number(lit(1) * d, sizes) for d in node.shape]
         run = shape[-1] * node.storage.bytes if shape else 0
-        if run >= STREAM_RUN and prod(shape) * node.storage.bytes >= cache_bytes():
+        large = prod(shape) * node.storage.bytes >= cache_bytes()
+        if run >= STREAM_RUN and (large or (kind == "rows" and prod(shape) > rows)):
             return True
     return False
 
