@@ -43,7 +43,7 @@ from fuser.graph import (
     ViewAttrs,
 )
 from fuser.group import Group
-from fuser.hostexpr import lit
+from fuser.hostexpr import lit, wrap
 from fuser.indexmap import Index
 from fuser.loopbody import LoopAttrs
 
@@ -65,6 +65,7 @@ class Tracer:
         self.steps: list[Step] = []
         self._numbers: dict[Step, int] = {}
         self._memo: dict[Key, int] = {}
+        self._taken: dict[Key, list[tuple[Condition | None, Key]]] = {}  # pieces of values that wait for theirs
         self._roots: list[int] = []
 
     def want(self, node: int, index: Index, stored: bool = False) -> int:
@@ -111,8 +112,11 @@ class Tracer:
             if any(k not in self._memo for k in positions):
                 return positions
             return [self._source(key)]
+        if key in self._taken:
+            return [k for _, k in self._taken[key]]
         if isinstance(node.attrs, PieceAttrs):
-            return [k for _, k in self._pieces(key)]
+            found = self._taken[key] = self._pieces(key)
+            return [k for _, k in found]
         return [(n.id, index, mask) for n in node.inputs]
 
     def _is_leaf(self, node: Node) -> bool:
@@ -133,9 +137,15 @@ class Tracer:
         return tuple(lit(0) if d == 1 else self.ranges.simplify(e) for e, d in zip(index, node.shape, strict=True))
 
     def _pieces(self, key: Key) -> list[tuple[Condition | None, Key]]:
-        """The pieces that can be taken: (domain, or None for the last, value)."""
+        """The pieces that can be taken: (domain, or None for the last, value).
+
+        A value is masked where it is read only if it must be, or if the mask spares much: one without a place of its
+        own, and an array at the very index that is written but for single elements, are as they are anywhere. So a
+        chain of updates of single elements has each of its values once.
+        """
         node, index, mask = self.graph.by_id[key[0]], key[1], key[2]
         assert isinstance(node.attrs, PieceAttrs)
+        wide = mask  # without what excludes single elements
         out: list[tuple[Condition | None, Key]] = []
         for piece, source in zip(node.attrs.pieces, node.inputs, strict=True):
             binding = {f"${k}": e for k, e in enumerate(index)}
@@ -145,14 +155,29 @@ class Tracer:
             if any(self.ranges.negative(e) for e in domain):
                 continue
             condition = Condition(tuple(domain))
+            same = at == index and source.shape == node.shape
             if not domain or condition in mask:
-                out.append((None, (source.id, at, mask)))
+                out.append((None, self._placed(source, at, wide if same else mask)))
                 break
             if Condition(condition.domain, False) in mask:
                 continue
-            out.append((condition, (source.id, at, self._and(mask, condition))))
+            out.append((condition, self._placed(source, at, self._and(wide if same else mask, condition))))
             mask = self._and(mask, Condition(condition.domain, False))
+            if not self._pins(condition.domain):
+                wide = self._and(wide, Condition(condition.domain, False))
         return out
+
+    def _placed(self, source: Node, at: Index, mask: Mask) -> Key:
+        """A value at an index; without a mask where that is one of its elements for certain, and worth it: one element
+        for all, or a value that others need too (masked, it would be another one, with all that it is made of)."""
+        shared = source.op not in ("input", "view") and len(self.graph.users[source]) > 1
+        worth = shared or all(e.is_literal for e in at)
+        sure = worth and all(self.ranges.below(e, wrap(d)) for e, d in zip(at, source.shape, strict=True))
+        return source.id, at, () if sure else mask
+
+    def _pins(self, domain: Index) -> bool:
+        """Whether a domain holds at one place of some axis only."""
+        return any(-e in domain or self.ranges.nonnegative(-e) for e in domain)
 
     def _and(self, mask: Mask, c: Condition) -> Mask:
         """`mask and c` without the conditions that `c` implies (pieces of a concatenation stay short)."""
@@ -196,7 +221,7 @@ class Tracer:
         return self._operator(node, tuple(self._memo[n.id, index, mask] for n in node.inputs))
 
     def _select(self, key: Key, dtype: DType) -> int:
-        pieces = self._pieces(key)
+        pieces = self._taken.pop(key)
         out = self._memo[pieces[-1][1]]
         for condition, value in reversed(pieces[:-1]):
             assert condition is not None
