@@ -61,9 +61,10 @@ def _cuda_inner(n: int, itemsize: int) -> Order:
     return Order(lanes, min(max(n // 16384, 1), 16384))
 
 
-# CUDA, columns: 8 row lanes a block; long columns in up to 32 segments of at least 512 rows (hopper.md "Columns").
+# CUDA, columns: 8 row lanes a block; long columns in segments of at least 512 rows, up to 32 of them (hopper.md
+# "Columns"), and more of 4096 rows, up to 128, so that a few hundred very long columns fill the device.
 def _cuda_outer(n: int, itemsize: int) -> Order:
-    return Order(min(8, n), min(max(n // 512, 1), 32))
+    return Order(min(8, n), min(max(n // 512, 1), max(32, min(n // 4096, 128))))
 
 
 # CPU, rows: 32 lanes of 4 bytes are four 8-lane accumulators, enough to hide add latency; shares of 4096 elements give

@@ -279,6 +279,8 @@ class _Chooser:
         vector = self._dividing(self._vector(axes[-1]), axes[-1].extent) if axes else 1
         vector = self._fewer(vector, 1 << 30)
         across = 16 if vector > 1 else 32
+        if axes:  # no more threads side by side than there are columns
+            across = min(across, ceil_pow2(-(-self._representative(axes[-1].extent) // vector)))
         blocks = self._representative(self.body.rows) // (across * vector)
         kind: CudaKind = "split" if self._splits(fixed, blocks) else "columns"
         at_once = min(fixed.segments, (256 if kind == "split" else 512) // (across * fixed.lanes))
@@ -288,8 +290,26 @@ class _Chooser:
         levels = 0 if kind == "split" else (fixed.segments // at_once).bit_length()
         while vector > 1 and vector * self._state_registers() * (2 + levels) > 96:
             vector //= 2
-        unroll = max(min(4, length // (fixed.segments * fixed.lanes)), 1)
-        return self._schedule(kind, max(across * team, 32), vector, unroll, team, fixed, length)
+        threads, launched = (
+            max(across * team, 32),
+            max(blocks, 1) * (fixed.segments // at_once if kind == "split" else 1),
+        )
+        unroll = self._rows_in_flight(length // (fixed.segments * fixed.lanes), vector, threads * launched)
+        return self._schedule(kind, threads, vector, unroll, team, fixed, length)
+
+    def _rows_in_flight(self, rows: int, vector: int, threads: int) -> int:
+        """Rows (of `rows` that a thread has) on the way together: 4, more where too few threads run to keep the memory
+        busy, and 64 bytes more of registers each time."""
+        element = sum(p.fetch(k).dtype.bytes for p in self.body.programs for k in self._streams(p))
+        unroll = 4
+        while (
+            unroll < 16
+            and unroll * 2 * vector * max(element, 1) <= 256
+            and unroll * 2 * vector * self._steps() <= LANE_STEPS
+            and threads * vector * element * unroll < self.device.inflight * self.device.sms
+        ):
+            unroll *= 2
+        return max(min(unroll, rows), 1)
 
     def scan(self) -> CudaSchedule:
         """Rows: 4 elements a thread whatever the dtype, tiles of up to 1024 elements, 4 on the way; long rows a block

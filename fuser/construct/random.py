@@ -189,7 +189,8 @@ def dropout(b: Builder, x: Node, p: Any, key: Value, stream: object = 0) -> Node
         fail(b, ArgumentError, f"dropout's p is a number, not {describe(b, p)}", "dropout")
     if isinstance(p, int | float) and not 0 <= p < 1:
         fail(b, ArgumentError, f"dropout's p is in [0, 1), not {p}", "dropout")
-    kept = ew.node(b, "greater_equal", uniform(b, key, x.shape, stream=stream), p)
+    limit = call("min", call("ceil", call("*", wrap(p), 1 << 32)), _MASK)  # of 2^32 words, so many mean zero
+    kept = ew.node(b, "greater_equal", words(b, key, x.shape, stream, 1)[0], ew.as_node(b, limit, U32))
     scaled = ew.node(b, "multiply", x, call("/", 1.0, call("-", 1.0, p)))
     result = ew.where(b, kept, scaled, ew.as_node(b, 0, scaled.dtype))
     assert kept.dtype == BOOL
