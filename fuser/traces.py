@@ -85,7 +85,7 @@ def classify(bound: Bound, traced: Traced) -> SizeClass:
     plain: Layout = "c"
     captured = (plain,) * (len(traced.graph.arguments) - len(bound.infos))
     aligned = all(i.pointer % 16 == 0 for i in bound.infos if i.contiguous)
-    biggest = max((abs(i.extent[1] - i.extent[0]) for i in bound.infos), default=0)
+    biggest = max(((i.extent[1] - i.extent[0]) // i.dtype.bytes for i in bound.infos), default=0)
     wide = biggest >= INDEX_32 or _largest_node(traced.graph, env) >= INDEX_32
     layouts: tuple[Layout, ...] = (*bound.layouts, *captured)
     buckets, multiples = keys.dim_buckets(dims), keys.dim_multiples(dims)

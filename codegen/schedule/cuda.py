@@ -328,7 +328,11 @@ class _Chooser:
         vector = min(self._dividing(self._vector(axes[-1]), axes[-1].extent) if axes else 1, 4)
         team = min(max(length // 8, 1), 32)
         across = max(256 // team, 8 if vector > 1 else 32)
-        return self._schedule("scan", across * team, vector, 8, team, Order(team * 8), length)
+        chosen = self._schedule("scan", across * team, vector, 8, team, Order(team * 8), length)
+        narrow = across * team <= BLOCK and self._state_registers() == 1 and self._steps() < 16
+        return (
+            replace(chosen, min_blocks=3) if narrow else chosen
+        )  # 80 registers: one loads while others fold and store
 
     def _schedule(
         self, kind: CudaKind, threads: int, vector: int, unroll: int, team: int = 1, fixed: Order = ONE, length: int = 0

@@ -1,8 +1,8 @@
 """Scans on CUDA: tiles of a row or column in order, each scanned by all its threads together.
 
 In: the body of a scan group, its schedule. Out: one kernel. The order of every scan: a thread folds its `items`
-neighbours in order; the exclusive prefixes of threads come from pairwise folds (rows: over the thread number, warp by
-warp) or in order (columns: over the lane); what came before the tile is combined in from the left. It depends on the
+neighbours in order; the exclusive prefixes of threads come from pairwise folds over the thread's number (rows: warp by
+warp; columns: over the lane); what came before the tile is combined in from the left. It depends on the
 length's bucket only. Positions count from the end for a reversed scan.
 """
 
@@ -90,6 +90,18 @@ class _Scan:
             previous = inclusive
         return out
 
+    def _butterfly(self, total: State, width: int, member: Operand) -> tuple[State, State]:
+        """Exclusive prefix and total over `width` neighbouring threads, pairwise from the low bits."""
+        f, b, prefix, bit = self.frame, self.frame.builder, self.identity, 1
+        while bit < width:
+            other: State = tuple(b.shuffle(v, bit) for v in total)
+            low_bit = b.apply("bitwise_and", (member, f.number(bit)), f.index)
+            upper = b.apply("not_equal", (low_bit, f.number(0)), BOOL)
+            prefix = self.select(upper, self.combine(other, prefix), prefix)
+            total = self.select(upper, self.combine(other, total), self.combine(total, other))
+            bit *= 2
+        return prefix, total
+
 
 class RowScan(_Scan):
     """A team a row: `vector` items a thread, `unroll` tiles on the way together."""
@@ -155,20 +167,8 @@ class RowScan(_Scan):
     # -- over the team -----------------------------------------------------------------------------
     def _across(self, totals: Sequence[State]) -> list[tuple[State, State]]:
         """For each tile: the fold of the threads before this one, and of all threads of the team."""
-        inside = [self._butterfly(t, min(self.team, WARP)) for t in totals]
+        inside = [self._butterfly(t, min(self.team, WARP), self.rows.member) for t in totals]
         return inside if self.team <= WARP else self._over_warps(inside)
-
-    def _butterfly(self, total: State, width: int) -> tuple[State, State]:
-        """Exclusive prefix and total over `width` neighbouring threads, pairwise from the low bits."""
-        f, b, prefix, bit = self.frame, self.frame.builder, self.identity, 1
-        while bit < width:
-            other: State = tuple(b.shuffle(v, bit) for v in total)
-            low_bit = b.apply("bitwise_and", (self.rows.member, f.number(bit)), f.index)
-            upper = b.apply("not_equal", (low_bit, f.number(0)), BOOL)
-            prefix = self.select(upper, self.combine(other, prefix), prefix)
-            total = self.select(upper, self.combine(other, total), self.combine(total, other))
-            bit *= 2
-        return prefix, total
 
     def _over_warps(self, inside: Sequence[tuple[State, State]]) -> list[tuple[State, State]]:
         """Warps of a team in order: their totals meet in shared memory."""
@@ -205,10 +205,11 @@ class ColumnScan(_Scan):
         self.grid: HostExpr = ColumnTeams.grid(body, schedule)
         self.team, self.width, self.rows = schedule.threads_per_row, schedule.vector, schedule.unroll
         self.across = schedule.threads // self.team
-        size = self.team * self.width * self.across
-        self.scratch = [
-            frame.builder.alloc("totals", t, size, "shared") if self.team > 1 else "" for t in self.fold.dtypes
-        ]
+        columns = self.across * self.width
+        alloc = frame.builder.alloc
+        dtypes = self.fold.dtypes if self.team > 1 else ()
+        self.before = [alloc("before", t, columns * (self.team + 1), "shared") for t in dtypes]
+        self.totals = [alloc("totals", t, columns, "shared") for t in dtypes]
 
     def write(self) -> None:
         f, b = self.frame, self.frame.builder
@@ -234,27 +235,41 @@ class ColumnScan(_Scan):
                 tile.store(self.stage.stores, at, [column[i] for column in done], e)
 
     def _across(self, totals: Sequence[State]) -> list[tuple[State, State]]:
-        """For each column: the fold of the lanes above this one, and of all lanes, in order."""
+        """For each column: the fold of the lanes above this one, and of all lanes.
+
+        The lanes' totals cross shared memory, so that the lanes of a column meet in neighbouring threads and fold as
+        those of a row do.
+        """
         f, b = self.frame, self.frame.builder
         if self.team == 1:
             return [(self.identity, t) for t in totals]
-        column = f.rem(f.thread(), self.across)
-        for c, total in enumerate(totals):
-            for name, value in zip(self.scratch, total, strict=True):
-                b.store(name, self._at(self.columns.member, c, column), value)
+        thread = f.thread()
+        column = f.mul(f.rem(thread, self.across), self.width)
+        self._put(self.before, [self._at(f.add(column, c), self.columns.member) for c in range(self.width)], totals)
         b.barrier()
-        out = []
+        first, lane = f.mul(f.div(thread, self.team), self.width), f.rem(thread, self.team)
+        leader = b.apply("equal", (lane, f.number(0)), BOOL)
         for c in range(self.width):
-            before, total = self.identity, self.identity
-            for m in range(self.team):
-                part: State = tuple(b.load(name, self._at(f.number(m), c, column)) for name in self.scratch)
-                earlier = f.less(f.number(m), self.columns.member)
-                before = self.select(earlier, self.combine(before, part), before)
-                total = self.combine(total, part) if m else part
-            out.append((before, total))
+            here = f.add(first, c)
+            exclusive, total = self._butterfly(self._get(self.before, self._at(here, lane)), self.team, lane)
+            self._put(self.before, [self._at(here, lane)], [exclusive])
+            self._put(self.totals, [here], [total], leader)
         b.barrier()
-        return out
+        return [
+            (self._get(self.before, self._at(at, self.columns.member)), self._get(self.totals, at))
+            for at in (f.add(column, c) for c in range(self.width))
+        ]
 
-    def _at(self, member: Operand, c: int, column: Operand) -> Operand:
-        f = self.frame
-        return f.add(f.mul(f.add(f.mul(member, self.width), c), self.across), column)
+    def _put(
+        self, names: Sequence[str], places: Sequence[Operand], states: Sequence[State], mask: Operand | None = None
+    ) -> None:
+        for at, state in zip(places, states, strict=True):
+            for name, value in zip(names, state, strict=True):
+                self.frame.builder.store(name, at, value, mask)
+
+    def _get(self, names: Sequence[str], at: Operand) -> State:
+        return tuple(self.frame.builder.load(name, at) for name in names)
+
+    def _at(self, column: Operand, member: Operand) -> Operand:
+        """Where a lane of a column lies: lanes together, columns one word further apart than their lanes."""
+        return self.frame.add(self.frame.mul(column, self.team + 1), member)
