@@ -6,13 +6,10 @@ changes a result: `order` comes from `fuser.order`, the rest only says which thr
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import lru_cache
 
 from fuser.codegen.loops import Kernel
-from fuser.codegen.program import Fetch, Program, shared_lanes
+from fuser.codegen.program import Fetch
 from fuser.codegen.schedule import (
     lower_pointwise,
     lower_reduce,
@@ -24,43 +21,31 @@ from fuser.codegen.schedule import (
     lower_stencil,
     lower_transposed,
 )
-from fuser.codegen.schedule.accumulate import Fold, folds_of
-from fuser.codegen.schedule.alignment import Alignment, widest
+from fuser.codegen.schedule.accumulate import folds_of
+from fuser.codegen.schedule.alignment import Alignment
 from fuser.codegen.schedule.axes import Axis
-from fuser.codegen.schedule.body import Body, Layouts, analyse, analyse_scan
-from fuser.codegen.schedule.exchange import SHARED_LIMIT, bytes_needed
+from fuser.codegen.schedule.body import Layouts
+from fuser.codegen.schedule.exchange import SHARED_LIMIT
 from fuser.codegen.schedule.frame import Frame
 from fuser.codegen.schedule.lengths import length_bucket
 from fuser.codegen.schedule.lower_resident import reuse_of
+from fuser.codegen.schedule.measures import BLOCK, LANE_STEPS, Measures, body_of
 from fuser.codegen.schedule.parking import Fit, Row, copied, fit, parking, short_fit
 from fuser.device import Device
-from fuser.dtypes import compute_dtype
 from fuser.errors import InternalError
-from fuser.graph import Graph, Node, ReduceAttrs
+from fuser.graph import Graph
 from fuser.group import Group
-from fuser.hostexpr import HostExpr, lit
 from fuser.hostfunctions import ceil_pow2
 from fuser.keys import SizeClass
-from fuser.order import Order, order
+from fuser.order import Order
 from fuser.schedule import CudaKind, CudaSchedule
-from fuser.shapes import numel
 
-ONE = Order(1)
-BLOCK = 256  # threads of a block unless a row needs more
 RESIDENT_BYTES = 128  # of a row's raw inputs that a thread keeps from stage to stage
 LONG_LANES = 4096  # lanes of rows that are long enough to wait in shared memory (8 Ki elements)
 LOOP_REGISTERS = 48  # of states, and of elements on their way, that a loop over a row unrolls up to
 MARCH = 4  # vectors that a thread of a stencil takes one after another: what lies between them is loaded once
 BESIDE_HELD = 34  # registers of a row kernel besides what it holds (NVRTC 13, softmax and layer norm)
 SHORT_ROW = 16  # elements a thread up to which even one stage loads its whole row before it computes
-LANE_STEPS = 2048  # steps times lanes that a kernel's main body may have: beyond, the compiler is the bottleneck
-
-
-@lru_cache(maxsize=32)
-def body_of(graph: Graph, group: Group, layouts: tuple[str, ...]) -> Body:
-    """`analyse`, remembered between choosing and lowering."""
-    analysed = analyse if group.scan is None else analyse_scan
-    return analysed(graph, group, layouts)  # type: ignore[arg-type]
 
 
 def choose(graph: Graph, group: Group, size_class: SizeClass, device: Device) -> CudaSchedule:
@@ -125,18 +110,7 @@ def _resident_blocks(threads: int, held: int) -> int:
     return 2 if threads == 512 and held // 4 + BESIDE_HELD <= 68 else 1
 
 
-def _registers(fold: Fold, narrow: bool) -> int:
-    parts = zip(fold.dtypes, fold.index_parts, strict=True)
-    return sum(1 if narrow and index else -(-t.bytes // 4) for t, index in parts)
-
-
-class _Chooser:
-    def __init__(self, graph: Graph, group: Group, size_class: SizeClass, device: Device) -> None:
-        self.graph, self.group, self.size_class, self.device = graph, group, size_class, device
-        self.body = body_of(graph, group, tuple(size_class.layouts))
-        self.alignment = Alignment(size_class.aligned, frozenset(size_class.multiples), size_class.factors)
-        self.bits = size_class.index_bits
-
+class _Chooser(Measures):
     # -- kinds -------------------------------------------------------------------------------------
     def pointwise(self) -> CudaSchedule:
         axes = self.body.parallel
@@ -334,91 +308,6 @@ class _Chooser:
             replace(chosen, min_blocks=3) if narrow else chosen
         )  # 80 registers: one loads while others fold and store
 
-    def _schedule(
-        self, kind: CudaKind, threads: int, vector: int, unroll: int, team: int = 1, fixed: Order = ONE, length: int = 0
-    ) -> CudaSchedule:
-        return CudaSchedule(
-            kind, threads, vector, unroll, team, fixed, False, self.size_class.aligned, self.bits, 1, length,
-            self.size_class.multiples, self.size_class.factors,
-        )  # fmt: skip
-
-    # -- numbers -----------------------------------------------------------------------------------
-    def _order(self) -> tuple[int, Order]:
-        """Bucket of the reduced length, and the order that all reductions of the group share."""
-        found = {self._order_of(self.graph.by_id[n]) for n in self.group.reductions}
-        if len(found) != 1:
-            raise InternalError(f"group `{self.group.name}` mixes reduction orders {found}", "mixed-orders")
-        return found.pop()
-
-    def _order_of(self, node: Node) -> tuple[int, Order]:
-        assert isinstance(node.attrs, ReduceAttrs)
-        operand = node.inputs[0]
-        length = length_bucket(self.graph, self.size_class, lit(1) * numel(operand.shape[a] for a in node.attrs.axes))
-        inner = operand.rank - 1 in node.attrs.axes
-        return length, order(length, compute_dtype(operand.dtype).bytes, "inner" if inner else "outer", "cuda")
-
-    def _representative(self, e: HostExpr) -> int:
-        return int(e.evaluate(self.size_class.representative))
-
-    def _vector(self, axis: Axis) -> int:
-        """Elements of a 16-byte vector along an axis; 1 where pointers are not aligned."""
-        if not self.alignment.pointers:
-            return 1
-        return widest(self._accesses(), axis.name)
-
-    def _accesses(self) -> Iterator[tuple[HostExpr, int]]:
-        """(offset, bytes an element) of every load and store in loops."""
-        for stage in self.body.stages:
-            for k in stage.loop.fetches:
-                yield stage.loop.fetch(k).index[0], stage.loop.fetch(k).dtype.bytes
-            for site in stage.stores:
-                yield site.offset, site.dtype.bytes
-
-    def _dividing(self, vector: int, extent: HostExpr) -> int:
-        """The widest vector up to `vector` that provably tiles an axis."""
-        while vector > 1 and not self.alignment.divides(vector, extent):
-            vector //= 2
-        return vector
-
-    def _steps(self) -> int:
-        """Steps of the largest program a lane; with a loop inside, more than any vector leaves room for: a thread that
-        has one element runs one loop, and so does not wait for the longest of several."""
-        return max((LANE_STEPS if p.has_loop else self._lane_steps(p) for p in self.body.programs), default=1)
-
-    def _lane_steps(self, program: Program, needed: Sequence[bool] | None = None) -> int:
-        """Steps of a program a lane (of the needed ones); what neighbouring lanes share counts by share."""
-        axes = self.body.reduced if self.body.reduced and self.group.space.inner else self.body.parallel
-        if not axes:
-            return len(program.steps)
-        alike = shared_lanes(program, axes[-1].name, self.alignment.divides)
-        return math.ceil(sum(1 / n for k, n in enumerate(alike) if needed is None or needed[k]))
-
-    def _fewer(self, vector: int, total: int) -> int:
-        """Narrower vectors for long programs (code size) and for inputs that would leave the device idle."""
-        while vector > 1 and (vector * self._steps() > LANE_STEPS or total < vector * BLOCK * 8):
-            vector //= 2
-        return vector
-
-    def _unroll(self, vector: int, total: int) -> int:
-        """Vectors in flight a thread: enough bytes on the way to cover the memory's latency (hopper.md)."""
-        streams = [p.fetch(k).dtype.bytes * vector for p in self.body.programs for k in self._streams(p)]
-        if not streams:
-            return 1
-        wanted = -(-self.device.inflight // (self.device.threads * sum(streams)))
-        unroll = 1
-        while unroll < min(wanted, 8) and unroll * vector * self._steps() < LANE_STEPS // 2:
-            unroll *= 2
-        while unroll > 1 and total < unroll * vector * BLOCK * self.device.sms * 2:
-            unroll //= 2
-        return unroll
-
-    def _streams(self, program: Program) -> Iterator[int]:
-        """Loads that walk along with the innermost axis."""
-        inner = {a.name for a in (*self.body.parallel[-1:], *self.body.reduced[-1:])}
-        for k in program.fetches:
-            if not program.symbols(k).isdisjoint(inner):
-                yield k
-
     def _team(self, fixed: Order, vector: int, length: int) -> int:
         """Threads a row. At most 512 (one block of 1024 an SM leaves nothing to overlap), and that only for long rows
         of several stages; as few as give each thread of a short row 64 bytes, 128 bytes a team together."""
@@ -431,17 +320,6 @@ class _Chooser:
         while team > 8 and length // team * element < 64 and team * vector * element >= 256:
             team //= 2
         return max(team, 1)
-
-    def _state_registers(self, narrow: bool = False) -> int:
-        """32-bit registers of one state of every reduction of the largest stage; narrow: with indices of 32 bits, as
-        lanes hold them in a loop."""
-        sets = (folds_of(self.graph, stage.reduces) for stage in self.body.stages)
-        return max(sum(_registers(fold, narrow) for fold in folds) for folds in sets)
-
-    def _exchanged(self, points: int) -> int:
-        """Shared bytes of the largest stage's fold."""
-        sets = (folds_of(self.graph, stage.reduces) for stage in self.body.stages)
-        return max(bytes_needed([fold.dtypes for fold in folds], points) for folds in sets)
 
     def _splits(self, fixed: Order, blocks: int) -> bool:
         """Whether segments go to blocks of their own: one reducing stage, and too few blocks to fill the device."""
