@@ -95,6 +95,9 @@ def retreat(schedule: CudaSchedule) -> CudaSchedule | None:
         return replace(schedule, resident=False, cluster=1, parked=False)
     if schedule.unroll > 1 and schedule.kind != "scan":  # a scan's rows a thread are part of its order
         return replace(schedule, unroll=schedule.unroll // 2)
+    if schedule.kind == "rows" and schedule.vector > 1 and schedule.threads_per_row < 1024:  # twice the threads a row
+        team = schedule.threads_per_row * 2
+        return replace(schedule, vector=schedule.vector // 2, threads_per_row=team, threads=max(schedule.threads, team))
     if schedule.kind != "scan" and schedule.vector > 1:  # a thread's lanes stay; fewer of them are loaded together
         return replace(schedule, vector=schedule.vector // 2)
     if schedule.kind == "rows" and schedule.threads > max(schedule.threads_per_row, 128):
