@@ -109,7 +109,7 @@ def reason(plan: Plan, edge: Edge) -> str:
     if edge.kind == "input":
         name, schedule = plan.names[edge.source.id], plan.schedules[edge.group]
         if sum(edge.source.id in part.inputs for part in group.parts) > 1:
-            return "read once, then from the cache"
+            return "read once, then through the cache"
         return f"{name} stays in registers" if getattr(schedule, "resident", False) else "one read serves all"
     if edge.kind == "kept":
         waits = _between(plan, part, edge)
