@@ -61,10 +61,12 @@ def _cuda_inner(n: int, itemsize: int) -> Order:
     return Order(lanes, min(max(n // 16384, 1), 16384))
 
 
-# CUDA, columns: 8 row lanes a block; long columns in segments of at least 512 rows, up to 32 of them (hopper.md
-# "Columns"), and more of 4096 rows, up to 128, so that a few hundred very long columns fill the device.
+# CUDA, columns: 8 row lanes a block; columns of up to 1024 rows in segments of 512 (hopper.md "Columns"), longer ones in
+# up to 64 segments of at least 128 rows, so that 16 blocks that share a column have four segments each to fold at
+# once; the longest in up to 128 of 4096 rows: a few hundred columns then fill the device.
 def _cuda_outer(n: int, itemsize: int) -> Order:
-    return Order(min(8, n), min(max(n // 512, 1), max(32, min(n // 4096, 128))))
+    segments = max(n // 512, 1) if n <= 1024 else max(min(n // 128, 64), min(n // 4096, 128))
+    return Order(min(8, n), segments)
 
 
 # CPU, rows: 32 lanes of 4 bytes are four 8-lane accumulators, enough to hide add latency; shares of 4096 elements give

@@ -11,6 +11,7 @@ from dataclasses import replace
 from fuser.codegen.loops import Kernel
 from fuser.codegen.program import Fetch
 from fuser.codegen.schedule import (
+    lower_columns_shared,
     lower_pointwise,
     lower_reduce,
     lower_resident,
@@ -43,6 +44,8 @@ from fuser.schedule import CudaKind, CudaSchedule
 RESIDENT_BYTES = 128  # of a row's raw inputs that a thread keeps from stage to stage
 LONG_LANES = 4096  # lanes of rows that are long enough to wait in shared memory (8 Ki elements)
 LOOP_REGISTERS = 48  # of states, and of elements on their way, that a loop over a row unrolls up to
+LINE_THREADS = 8  # threads along a row of columns that wait in shared memory: 128 bytes
+PARKED_BLOCK = 64 << 10  # bytes of them a block
 MARCH = 4  # vectors that a thread of a stencil takes one after another: what lies between them is loaded once
 BESIDE_HELD = 34  # registers of a row kernel besides what it holds (NVRTC 13, softmax and layer norm)
 SHORT_ROW = 16  # elements a thread up to which even one stage loads its whole row before it computes
@@ -78,6 +81,8 @@ def lower(graph: Graph, group: Group, schedule: CudaSchedule, layouts: Layouts) 
         return (lower_scan_long.lower(frame, body, schedule),)
     if schedule.kind == "scan":
         return (lower_scan.lower(frame, body, schedule, columns=not group.space.inner),)
+    if schedule.parked and not group.space.inner:
+        return (lower_columns_shared.lower(frame, body, schedule),)
     if schedule.parked:
         return (lower_shared.lower(frame, body, schedule),)
     if schedule.resident:
@@ -255,6 +260,8 @@ class _Chooser(Measures):
         axes = self.body.parallel
         vector = self._dividing(self._vector(axes[-1]), axes[-1].extent) if axes else 1
         vector = self._fewer(vector, 1 << 30)
+        if found := self._parked_columns(fixed, vector, length):
+            return found
         across = 16 if vector > 1 else 32
         if axes:  # no more threads side by side than there are columns
             across = min(across, ceil_pow2(-(-self._representative(axes[-1].extent) // vector)))
@@ -273,6 +280,29 @@ class _Chooser(Measures):
         )
         unroll = self._rows_in_flight(length // (fixed.segments * fixed.lanes), vector, threads * launched)
         return self._schedule(kind, threads, vector, unroll, team, fixed, length)
+
+    def _parked_columns(self, fixed: Order, vector: int, length: int) -> CudaSchedule | None:
+        """How tall columns of several stages wait in shared memory: 64 KiB of a tile of columns a block, so that three
+        blocks fit an SM; None for others, and where even a cluster cannot hold a tile."""
+        if len([s for s in self.body.stages if s.has_loop]) < 2 or vector == 1 or not self.body.reduced:
+            return None
+        row = LINE_THREADS * vector * sum(f.dtype.bytes for f in lower_columns_shared.parked_loads(self.body))
+        cluster = 1
+        while cluster < min(self.device.cluster, fixed.segments) and length // cluster * row > PARKED_BLOCK:
+            cluster *= 2
+        held = length // cluster * row
+        at_once = min(fixed.segments // cluster, BLOCK // (LINE_THREADS * fixed.lanes))
+        team = fixed.lanes * at_once
+        exchanged = self._exchanged(LINE_THREADS * vector * (team + 2 * cluster))
+        if not row or LINE_THREADS * team < 128 or exchanged > SHARED_LIMIT:
+            return None
+        blocks = min(self.device.shared_block // (held + exchanged + 1024), 3)
+        if not blocks:
+            return None
+        rows = length // (fixed.segments * fixed.lanes)
+        unroll = self._rows_in_flight(rows, vector, blocks * LINE_THREADS * team * self.device.sms)
+        chosen = self._schedule("columns", LINE_THREADS * team, vector, unroll, team, fixed, length)
+        return replace(chosen, parked=True, cluster=cluster, min_blocks=blocks)
 
     def _rows_in_flight(self, rows: int, vector: int, threads: int) -> int:
         """Rows (of `rows` that a thread has) on the way together: 4, more where too few threads run to keep the memory

@@ -201,7 +201,8 @@ class ColumnTeams:
         lanes = schedule.order.lanes
         self.lane = f.rem(self.member, lanes)
         self.segment = f.div(self.member, lanes) if self.team > lanes else None
-        block = f.block()
+        self.rank = f.rem(f.block(), schedule.cluster)  # which of the blocks that share a column tile
+        block = f.div(f.block(), schedule.cluster)
         outer = f.div(block, f.host(tiles)) if len(body.parallel) > 1 else f.number(0)
         tile = f.rem(block, f.host(tiles)) if len(body.parallel) > 1 else block
         first = f.mul(f.add(f.mul(tile, self.across), f.rem(thread, self.across)), self.width)
@@ -211,12 +212,13 @@ class ColumnTeams:
         bound = bind_axes(f, body.ranges, others, outer, count(others))
         self.row = f.indices(body.ranges, **bound, **{inner.name: first})
         lead = f.builder.apply("equal", (self.member, f.number(0)), BOOL)
-        self.leader = f.both(lead, self.valid)
+        alone = f.builder.apply("equal", (self.rank, f.number(0)), BOOL) if schedule.cluster > 1 else None
+        self.leader = f.both(f.both(lead, self.valid), alone)
         self.exchange = Exchange(frame, f.rem(thread, self.across), self.across, self.team, self.width)
 
     @staticmethod
     def grid(body: Body, schedule: CudaSchedule) -> HostExpr:
-        return count(body.parallel[:-1]) * column_blocks(body, schedule)
+        return count(body.parallel[:-1]) * column_blocks(body, schedule) * schedule.cluster
 
     @property
     def neighbours(self) -> bool:

@@ -185,9 +185,13 @@ class Stages:
         """Rounds that are known to be whole: all loads first."""
         tiles = [(k, at) for base in bases for k, at in enumerate(self.geometry.positions(base))]
         lanes = [self.geometry.lanes(at) for _, at in tiles]
-        loads = [p.tile.load(at) for at in lanes]
+        loads = [self.load(p.tile, position, at) for (_, position), at in zip(tiles, lanes, strict=True)]
         for (group, position), at, loaded in zip(tiles, lanes, loads, strict=True):
             self._evaluate(p, group, position, at, loaded)
+
+    def load(self, tile: Tile, position: Operand, lanes: Sequence[IndexEmitter]) -> Loads:
+        """All loads of the tile at a reduced position."""
+        return tile.load(lanes)
 
     def _guarded(self, p: Pass, group: int, position: Operand, stop: Operand) -> None:
         """A tile of which elements at or beyond `stop` do not exist."""
@@ -195,7 +199,7 @@ class Stages:
         if not self.element_guards:
             with f.builder.branch(f.less(position, stop)):
                 lanes = g.lanes(position)
-                self._evaluate(p, group, position, lanes, p.tile.load(lanes))
+                self._evaluate(p, group, position, lanes, self.load(p.tile, position, lanes))
             return
         for j in range(g.width):
             with f.builder.branch(f.less(f.add(position, j), stop)):

@@ -85,7 +85,8 @@ def _cuda(plan: Plan, k: PlannedKernel, s: CudaSchedule) -> str:
         tile = f", {s.threads_per_row} threads/row of a tile" if s.threads_per_row > 1 else tile
         return f"{s.threads} threads, {s.unroll} x {vector} each{tile}"
     if s.kind == "columns":
-        return f"{s.threads} threads, {vector}, {s.threads_per_row} threads/column{_order(s)}"
+        waits = f", columns wait in the shared memory of {units.count(s.cluster, 'block')}" if s.parked else ""
+        return f"{s.threads} threads, {vector}, {s.threads_per_row} threads/column{_order(s)}{waits}"
     if s.kind == "rows" and s.resident:
         steps = max(s.capacity // (s.threads_per_row * s.vector), 1)
         return f"{s.threads_per_row} threads/row, {steps} x {vector} each, row kept in registers"

@@ -202,6 +202,15 @@ def column_normalise(b: Builder, t: DType) -> Sequence[Node]:
             reduction.reduce(b, "argmax", x, axis=0)]  # fmt: skip
 
 
+def column_softmax(b: Builder, t: DType) -> Sequence[Node]:
+    """Logarithms of softmax down the columns, and the columns' maxima."""
+    x = matrix(b, t)
+    top = reduction.reduce(b, "max", x, axis=0, keepdims=True, initial=-100)
+    shifted = _op(b, "subtract", x, top)
+    total = reduction.reduce(b, "sum", _op(b, "exp", shifted), axis=0, keepdims=True)
+    return [_op(b, "subtract", shifted, _op(b, "log", total)), top]
+
+
 def middle_sum(b: Builder, t: DType) -> Sequence[Node]:
     x = b.argument("x", t, (K, N, M))
     return [reduction.reduce(b, "sum", x, axis=1), reduction.reduce(b, "sum", x, axis=(0, 2))]
@@ -240,7 +249,7 @@ POINTWISE = (
     drawn,
 )
 ROWS = (abs_sum, row_sum, row_statistics, softmax, layer_norm, residual_norm, dropped_norm, cross_entropy, image_norm)
-COLUMNS = (column_sum, column_normalise, middle_sum)
+COLUMNS = (column_sum, column_normalise, column_softmax, middle_sum)
 SCANS = (running_sum, running_max, scan_variants)
 PROGRAMS: dict[str, Build] = {p.__name__: p for p in (*POINTWISE, *ROWS, *COLUMNS, *SCANS)}
 SIZED: dict[str, Build] = {"edged_stencil": edged_stencil}  # need lengths of at least 3
@@ -252,6 +261,7 @@ FLOAT_ONLY = frozenset(
         "residual_norm",
         "cross_entropy",
         "column_normalise",
+        "column_softmax",
         "drawn",
         "dropped_norm",
         "image_norm",

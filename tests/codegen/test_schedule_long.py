@@ -162,6 +162,27 @@ def test_clusters_are_checked() -> None:
         simt.run(replace(kernel, launch=replace(kernel.launch, grid=(3, 1))), {"out": np.zeros(4, np.int32)}, {})
 
 
+# -- columns ---------------------------------------------------------------------------------------
+@pytest.mark.parametrize("size", [(2049, 48), (5000, 16), (4096, 80), (9000, 32)], ids=str)
+@pytest.mark.parametrize("dtype", [F32, BF16, F64], ids=str)
+def test_tall_columns_wait_in_shared_memory(dtype: DType, size: tuple[int, int]) -> None:
+    case = Case("column_softmax", dtype, sizes(*size))
+    (chosen,) = case.schedules
+    assert chosen.parked
+    assert chosen.cluster > 1
+    want = [a.tobytes() for a in case.run()]
+    assert under(case, replace(chosen, parked=False, cluster=1)) == want
+    assert [a.tobytes() for a in replace(case, fused=False).run()] == want
+    near = 2e-2 if dtype == BF16 else 1e-4
+    for got, expected in zip(case.run(), case.reference(), strict=True):
+        np.testing.assert_allclose(got.astype(float), np.asarray(expected).astype(float), rtol=near, atol=near)
+
+
+def test_columns_without_clusters_are_read_again() -> None:
+    (chosen,) = Case("column_softmax", F32, sizes(8192, 64), arch="sm_80").schedules
+    assert not chosen.parked
+
+
 # -- scans -----------------------------------------------------------------------------------------
 def variants(b: Builder, t: DType) -> list[Node]:
     x = matrix(b, t)

@@ -1,0 +1,130 @@
+"""Tall columns in shared memory on CUDA: what several stages read of a tile of columns waits there.
+
+In: a body of several stages down columns, a column schedule that says `parked`. Out: one kernel that reads the columns
+once. A cluster of blocks shares a tile of columns, each block the rows of some segments of the order; their partials
+meet in the shared memory of all, folded in rank order, which is the order of segments. A thread reads back only what
+it parked itself, so no barrier is needed for that. Needs sm_90 where a cluster has more than one block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fuser.codegen.indices import GATHERED, IndexEmitter
+from fuser.codegen.loops import ClusterArrive, ClusterWait, Kernel, Launch, Operand
+from fuser.codegen.program import Fetch
+from fuser.codegen.schedule.accumulate import Fold, State
+from fuser.codegen.schedule.body import Body, StageBody
+from fuser.codegen.schedule.frame import Frame
+from fuser.codegen.schedule.geometry import ColumnTeams, column_axis
+from fuser.codegen.schedule.lower_reduce import Pass, Stages, Totals
+from fuser.codegen.schedule.tile import Loads, Tile
+from fuser.dtypes import BOOL, I32
+from fuser.schedule import CudaSchedule
+
+
+def lower(frame: Frame, body: Body, schedule: CudaSchedule) -> Kernel:
+    """The kernel of a group of column reductions whose columns wait in shared memory."""
+    if schedule.cluster > 1:
+        frame.builder.emit(ClusterArrive())
+    writer = ParkedColumns(frame, body, schedule, ColumnTeams(frame, body, schedule))
+    for stage in body.stages:
+        writer.stage(stage)
+    launch = Launch((ColumnTeams.grid(body, schedule), 1), schedule.threads, schedule.min_blocks)
+    return frame.builder.finish(Launch(launch.grid, launch.block, launch.min_blocks, cluster=schedule.cluster))
+
+
+def parked_loads(body: Body) -> tuple[Fetch, ...]:
+    """The loads of the first stage that a later one makes again: each element of a column that it walks down."""
+    first, *later = [_walking(body, stage) for stage in body.stages]
+    return tuple(f for f in first if any(f in found for found in later))
+
+
+def _walking(body: Body, stage: StageBody) -> tuple[Fetch, ...]:
+    """Loads whose addresses follow the column and walk along it, at every point."""
+    program, found = stage.loop, list[Fetch]()
+    reduced, inner = {a.name for a in body.reduced}, column_axis(body).name
+    for k in program.fetches:
+        names = program.symbols(k)
+        walks = inner in names and not names.isdisjoint(reduced) and not any(n.startswith(GATHERED) for n in names)
+        if walks and not program.fetch(k).mask:
+            found.append(program.fetch(k))
+    return tuple(dict.fromkeys(found))
+
+
+class ParkedColumns(Stages):
+    """Stages of which each block of a cluster does its own segments."""
+
+    def __init__(self, frame: Frame, body: Body, schedule: CudaSchedule, geometry: ColumnTeams) -> None:
+        super().__init__(frame, body, schedule, geometry)
+        self.columns, self.size = geometry, schedule.cluster
+        self.turns = self.segments // (self.at_once * self.size)
+        self.tile_width = geometry.across * geometry.width
+        places = schedule.capacity // self.size * self.tile_width
+        self.places = {f: frame.builder.alloc("rows", f.dtype, places, "shared", True) for f in parked_loads(body)}
+        self.filled = False
+        self.started = schedule.cluster == 1
+        self.x = frame.mul(frame.rem(frame.thread(), geometry.across), geometry.width)
+        self.first_turn = frame.mul(geometry.rank, self.turns)
+        share = frame.host(schedule.order.share(body.length))
+        self.first_row = frame.mul(frame.mul(self.first_turn, self.at_once), share)
+
+    def stage(self, stage: StageBody) -> None:
+        super().stage(stage)
+        self.filled = self.filled or stage.has_loop
+
+    def totals(self, p: Pass, folds: Sequence[Fold]) -> Totals:
+        return self._across(self.turns_in_order(p, folds, self.first_turn, self.turns))
+
+    def load(self, tile: Tile, position: Operand, lanes: Sequence[IndexEmitter]) -> Loads:
+        """All loads of a tile; those of parked elements from their places, once they have been loaded."""
+        f, b, width = self.frame, self.frame.builder, self.columns.width
+        row = b.apply("subtract", (position, self.first_row), f.index)
+        at = f.add(f.mul(row, self.tile_width), self.x)
+        steps = {k: self.places[x] for k in tile.loadable if (x := tile.program.fetch(k)) in self.places}
+        if self.filled:
+            return tile.load(lanes, {k: b.load_vec(name, at, width) for k, name in steps.items()})
+        loads = tile.load(lanes)
+        for k, name in steps.items():
+            b.store_vec(name, at, loads[k])
+        return loads
+
+    # -- over the cluster --------------------------------------------------------------------------
+    def _across(self, totals: Totals) -> Totals:
+        """The partials of all blocks folded. An exchange has scratch of its own: no block ever waits for another to
+        have read it."""
+        if not totals or self.size == 1:
+            return totals
+        b = self.frame.builder
+        if not self.started:
+            b.emit(ClusterWait())
+            self.started = True
+        places = [
+            [b.alloc("of_block", t, self.size * self.tile_width, "shared") for t in fold.dtypes] for fold, _ in totals
+        ]
+        for names, (_, states) in zip(places, totals, strict=True):
+            self._send(names, states)
+        b.emit(ClusterArrive())
+        b.emit(ClusterWait())
+        lanes = range(self.columns.width)
+        return [
+            (fold, [self._folded(fold, names, j) for j in lanes])
+            for names, (fold, _) in zip(places, totals, strict=True)
+        ]
+
+    def _send(self, names: Sequence[str], states: Sequence[State]) -> None:
+        """Member m sends to block m, m + team, ...: all members hold the same."""
+        f, b, team = self.frame, self.frame.builder, self.columns.team
+        member = b.apply("cast", (self.columns.member,), I32)
+        for k in range(0, self.size, team):
+            rank = b.apply("add", (member, b.literal(k, I32)), I32)
+            exists = b.apply("less", (rank, b.literal(self.size, I32)), BOOL) if team > self.size else None
+            for j, state in enumerate(states):
+                at = f.add(f.add(f.mul(self.columns.rank, self.tile_width), self.x), j)
+                for name, value in zip(names, state, strict=True):
+                    b.store_remote(name, at, value, rank, exists)
+
+    def _folded(self, fold: Fold, names: Sequence[str], j: int) -> State:
+        f, b = self.frame, self.frame.builder
+        at = [f.add(self.x, k * self.tile_width + j) for k in range(self.size)]
+        return fold.tree(b, [tuple(b.load(name, place) for name in names) for place in at])
