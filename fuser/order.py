@@ -61,8 +61,8 @@ def _cuda_inner(n: int, itemsize: int) -> Order:
     return Order(lanes, min(max(n // 16384, 1), 16384))
 
 
-# CUDA, columns: 8 row lanes a block; columns of up to 1024 rows in segments of 512 (hopper.md "Columns"), longer ones in
-# up to 64 segments of at least 128 rows, so that 16 blocks that share a column have four segments each to fold at
+# CUDA, columns: 8 row lanes a block; columns of up to 1024 rows in segments of 512 (hopper.md "Columns"), longer ones
+# in up to 64 segments of at least 128 rows, so that 16 blocks that share a column have four segments each to fold at
 # once; the longest in up to 128 of 4096 rows: a few hundred columns then fill the device.
 def _cuda_outer(n: int, itemsize: int) -> Order:
     segments = max(n // 512, 1) if n <= 1024 else max(min(n // 128, 64), min(n // 4096, 128))
