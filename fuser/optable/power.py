@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fuser.optable import complexes
-from fuser.optable.base import Cost, Intrinsic, Names, S, ScalarOp, Table, Variant
+from fuser.optable.base import Call, Cost, Intrinsic, Names, S, ScalarOp, Table, Variant
 from fuser.optable.complexes import pairs
 from fuser.optable.mathlib import powers
 from fuser.optable.references import in_double
@@ -102,7 +102,8 @@ ROWS = (
         notes="negative arguments have a real root",
     ),
     ScalarOp(
-        name="hypot", arity=2, rule=numpy_rule(np.hypot), reference=in_double(np.hypot), cuda=c_call("hypot"),
+        name="hypot", arity=2, rule=numpy_rule(np.hypot), reference=in_double(np.hypot),
+        cuda={"f32": Call("hypotf")},  # CUDA's for f64 gives infinity where the result is the largest double
         expand=powers.hypot, cost=Cost(20, sfu=2, registers=5), ulp={"f32": 3, "f64": 2},
         vjp=lambda g, y, a, b: (g * a / y, g * b / y),
         names=Names(numpy=("hypot",), torch=("hypot",)), notes="no overflow in between; an infinity wins over NaN",

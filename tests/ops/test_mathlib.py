@@ -179,3 +179,13 @@ def test_code_is_vectors_without_calls(name: str, dtype: DType) -> None:
     assert bool(calls) == (name in CIRCULAR)
     packed = r"v?f?n?madd\d+p[sd]|v?mulp[sd]|fml[as]\s+v\d"
     assert re.search(packed, assembly)
+
+
+def test_hypot_reaches_the_largest_number() -> None:
+    for t in (np.float32, np.float64):
+        top = np.finfo(t).max
+        assert native("hypot", np.array([top, top, 3.0, -top], t), np.array([0, 1, top, 2], t)).tolist() == [top] * 4
+
+
+def test_hypot_of_doubles_is_the_expansion_on_every_device() -> None:
+    assert "f64" not in table().rows["hypot"].cuda
