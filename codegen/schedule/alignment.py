@@ -32,7 +32,7 @@ class Alignment:
 
     def whole(self, width: int, offset: HostExpr, variable: str) -> bool:
         """Whether `width` elements from a multiple of `width` of the variable on lie together and aligned."""
-        if not self.pointers or width == 1 or not contiguous(offset, variable):
+        if not self.pointers or width == 1 or width & (width - 1) or not contiguous(offset, variable):
             return False
         return self.divides(width, offset - sym(variable))
 

@@ -44,6 +44,7 @@ from fuser.schedule import CudaKind, CudaSchedule
 RESIDENT_BYTES = 128  # of a row's raw inputs that a thread keeps from stage to stage
 LONG_LANES = 4096  # lanes of rows that are long enough to wait in shared memory (8 Ki elements)
 LOOP_REGISTERS = 48  # of states, and of elements on their way, that a loop over a row unrolls up to
+FEW_COLUMNS = 8  # columns that one thread may take all of
 LINE_THREADS = 8  # threads along a row of columns that wait in shared memory: 128 bytes
 PARKED_BLOCK = 64 << 10  # bytes of them a block
 MARCH = 4  # vectors that a thread of a stencil takes one after another: what lies between them is loaded once
@@ -263,11 +264,16 @@ class _Chooser(Measures):
         if found := self._parked_columns(fixed, vector, length):
             return found
         across = 16 if vector > 1 else 32
-        if axes:  # no more threads side by side than there are columns
+        if few := self._few_columns(vector):
+            vector, across = few, 1
+        elif axes:  # no more threads side by side than there are columns
             across = min(across, ceil_pow2(-(-self._representative(axes[-1].extent) // vector)))
         blocks = self._representative(self.body.rows) // (across * vector)
         kind: CudaKind = "split" if self._splits(fixed, blocks) else "columns"
-        at_once = min(fixed.segments, (256 if kind == "split" else 512) // (across * fixed.lanes))
+        most = (
+            128 if few else 256 if kind == "split" else 512
+        )  # few columns: a thread a column folds all members' states
+        at_once = min(fixed.segments, most // (across * fixed.lanes))
         team = fixed.lanes * at_once
         while vector > 1 and self._exchanged(across * team * vector) > SHARED_LIMIT:
             vector //= 2
@@ -280,6 +286,20 @@ class _Chooser(Measures):
         )
         unroll = self._rows_in_flight(length // (fixed.segments * fixed.lanes), vector, threads * launched)
         return self._schedule(kind, threads, vector, unroll, team, fixed, length)
+
+    def _few_columns(self, vector: int) -> int:
+        """How many columns (all there are, a number known here) one thread takes: where they have most of their steps
+        in common, such as the distance that three coordinates are divided by. 0 where they do not."""
+        inner = self.body.parallel[-1] if self.body.parallel else None
+        if inner is None or vector > 1 or not inner.extent.is_literal or not 1 < inner.extent.value <= FEW_COLUMNS:
+            return 0
+        reduced = frozenset(a.name for a in self.body.reduced)
+        for stage in self.body.stages:
+            walks, own = stage.loop.dependent(reduced), stage.loop.dependent(frozenset({inner.name}))
+            common = sum(w and not o for w, o in zip(walks, own, strict=True))
+            if stage.has_loop and common <= sum(own):
+                return 0
+        return int(inner.extent.value)
 
     def _parked_columns(self, fixed: Order, vector: int, length: int) -> CudaSchedule | None:
         """How tall columns of several stages wait in shared memory: 64 KiB of a tile of columns a block, so that three

@@ -211,6 +211,18 @@ def column_softmax(b: Builder, t: DType) -> Sequence[Node]:
     return [_op(b, "subtract", shifted, _op(b, "log", total)), top]
 
 
+def unit_sum(b: Builder, t: DType) -> Sequence[Node]:
+    """The directions from a point to all others, added: three columns with most of their steps in common."""
+    x = b.argument("x", t, (N, 3))
+    gap = _op(b, "subtract", views.expand_dims(b, x, 0), views.expand_dims(b, x, 1))
+    parts = [indexing.getitem(b, gap, (slice(None), slice(None), k)) for k in range(3)]
+    squared = _op(b, "multiply", parts[0], parts[0])
+    for part in parts[1:]:
+        squared = _op(b, "add", squared, _op(b, "multiply", part, part))
+    length = _op(b, "sqrt", _op(b, "add", squared, 1))
+    return [reduction.reduce(b, "sum", _op(b, "divide", gap, views.expand_dims(b, length, 2)), axis=1)]
+
+
 def middle_sum(b: Builder, t: DType) -> Sequence[Node]:
     x = b.argument("x", t, (K, N, M))
     return [reduction.reduce(b, "sum", x, axis=1), reduction.reduce(b, "sum", x, axis=(0, 2))]
@@ -252,7 +264,7 @@ ROWS = (abs_sum, row_sum, row_statistics, softmax, layer_norm, residual_norm, dr
 COLUMNS = (column_sum, column_normalise, column_softmax, middle_sum)
 SCANS = (running_sum, running_max, scan_variants)
 PROGRAMS: dict[str, Build] = {p.__name__: p for p in (*POINTWISE, *ROWS, *COLUMNS, *SCANS)}
-SIZED: dict[str, Build] = {"edged_stencil": edged_stencil}  # need lengths of at least 3
+SIZED: dict[str, Build] = {"edged_stencil": edged_stencil, "unit_sum": unit_sum}  # not for all sizes
 FLOAT_ONLY = frozenset(
     {
         "scan_variants",
@@ -262,6 +274,7 @@ FLOAT_ONLY = frozenset(
         "cross_entropy",
         "column_normalise",
         "column_softmax",
+        "unit_sum",
         "drawn",
         "dropped_norm",
         "image_norm",

@@ -8,7 +8,7 @@ import pytest
 
 from fuser.codegen import simt
 from fuser.codegen.expand import expand
-from fuser.codegen.loops import Load, LoadVec, walk
+from fuser.codegen.loops import Let, Load, LoadVec, walk
 from fuser.codegen.schedule import cuda
 from fuser.codegen.verify import verify
 from fuser.device import find
@@ -218,6 +218,16 @@ def test_images_whose_lines_are_no_multiple_of_16_have_vectors(dtype: DType, siz
     for got, alone, want in zip(case.run(), single.run(), case.reference(), strict=True):
         close(got, np.asarray(want), dtype)
         assert got.tobytes() == alone.tobytes()
+
+
+def test_columns_with_steps_in_common_are_one_threads() -> None:
+    case = Case("unit_sum", F32, sizes(600, 1, 1))
+    (chosen,) = case.schedules
+    assert chosen.vector == 3
+    (kernel,) = case.kernels
+    assert sum(isinstance(s, Let) and s.op == "sqrt" for s in walk(kernel.body)) == chosen.unroll + 1  # and the tail's
+    apart = under(case, replace(chosen, vector=1, threads=4 * chosen.threads))
+    assert apart == [a.tobytes() for a in case.run()]
 
 
 @pytest.mark.parametrize("name", ["abs_sum", "row_statistics"])
