@@ -270,9 +270,7 @@ class _Chooser(Measures):
             across = min(across, ceil_pow2(-(-self._representative(axes[-1].extent) // vector)))
         blocks = self._representative(self.body.rows) // (across * vector)
         kind: CudaKind = "split" if self._splits(fixed, blocks) else "columns"
-        most = (
-            128 if few else 256 if kind == "split" else 512
-        )  # few columns: a thread a column folds all members' states
+        most = 128 if few else 256 if kind == "split" else 512  # a thread a column folds all members' states
         at_once = min(fixed.segments, most // (across * fixed.lanes))
         team = fixed.lanes * at_once
         while vector > 1 and self._exchanged(across * team * vector) > SHARED_LIMIT:
@@ -280,10 +278,8 @@ class _Chooser(Measures):
         levels = 0 if kind == "split" else (fixed.segments // at_once).bit_length()
         while vector > 1 and vector * self._state_registers() * (2 + levels) > 96:
             vector //= 2
-        threads, launched = (
-            max(across * team, 32),
-            max(blocks, 1) * (fixed.segments // at_once if kind == "split" else 1),
-        )
+        threads = max(across * team, 32)
+        launched = max(blocks, 1) * (fixed.segments // at_once if kind == "split" else 1)
         unroll = self._rows_in_flight(length // (fixed.segments * fixed.lanes), vector, threads * launched)
         return self._schedule(kind, threads, vector, unroll, team, fixed, length)
 
