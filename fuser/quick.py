@@ -65,7 +65,8 @@ def _value_part(a: Any) -> Any:
 
 _NUMBERS = (int, float, complex)
 _PARTS: dict[type, Callable[[Any], Any]] = {
-    np.ndarray: _numpy_part, float: type, int: type, complex: type, bool: _value_part, str: _value_part, type(None): _value_part,
+    np.ndarray: _numpy_part, float: type, int: type, complex: type, bool: _value_part, str: _value_part,
+    type(None): _value_part,
 }  # fmt: skip
 
 
@@ -181,6 +182,16 @@ class Roads:
             key = (key, watch())
         return Ticket(names, flat, key, out is not None, watch)
 
+    def direct(self, *args: Any) -> Any:
+        """A launch learned for positional arguments, found and started with nothing made on the way; NotImplemented
+        where there is none. What `native` is for torch's tensors, into which native code does not look."""
+        watch = self._watch
+        if watch is None or watch is self._state or self._captured or not watch():
+            return NotImplemented
+        key = key_of(args, self._by_value)
+        known = self._table.get(key) if key is not None else None
+        return known(args) if known is not None else NotImplemented
+
     def named(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> Any:
         """The native road of a call with keyword arguments or `out`; NotImplemented where it does not fit."""
         road = self._native.get((tuple(kwargs), out is not None))
@@ -249,6 +260,8 @@ class Roads:
                 if len(self._table) >= KINDS:
                     self._table = {}
                 self._table[ticket.key] = launch
+                if getattr(launch, "torch", False) and self.native is miss:
+                    self.native = self.direct
 
 
 def _places(ticket: Ticket, positional: int, signature: Any, bound: Bound, captured: int) -> tuple[Places, bool] | None:

@@ -55,6 +55,7 @@ class CudaCall:
         self.torch = made.family == "torch"
         wanted = [] if places.out is not None else [(r.shape, r.dtype) for r in program.results]
         self.fresh = [(k, (shape, dtype.numpy)) for k, (shape, dtype) in enumerate(wanted)]
+        self._alone = self.torch and cuda.device_count() == 1  # no other device can be current
         make = _torch_makers if self.torch else _cupy_makers
         self._makers = make(wanted, self.ordinal)
         self._find_pairs(graph, flat)
@@ -115,12 +116,14 @@ class CudaCall:
         return found
 
     def __call__(self, args: Sequence[Any]) -> Any:
-        with cuda.on_device(self.ordinal):
-            try:
+        try:
+            if self._alone:
+                return self._run_torch(args)
+            with cuda.on_device(self.ordinal):
                 return self._run_torch(args) if self.torch else self._run_cupy(args)
-            except Exception as error:
-                cuda.raise_out_of_memory(error, self._result_bytes, self.arena.nbytes)
-                raise
+        except Exception as error:
+            cuda.raise_out_of_memory(error, self._result_bytes, self.arena.nbytes)
+            raise
 
     def _run_cupy(self, args: Sequence[Any]) -> Any:
         results = self._results(args)
@@ -220,6 +223,13 @@ def _cupy_makers(wanted: Sequence[tuple[tuple[int, ...], Any]], ordinal: int) ->
 def _torch_makers(wanted: Sequence[tuple[tuple[int, ...], Any]], ordinal: int) -> list[Callable[[], Any]]:
     import torch
 
+    guards = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
+    swift = getattr(guards, "_empty_strided_cuda", None)
+    if swift is not None and cuda.device_count() == 1:  # what torch.compile's programs allocate with: no parsing
+        return [
+            functools.partial(swift, shape, arrays.c_strides(shape), arrays.torch_dtype(dtype))
+            for shape, dtype in wanted
+        ]
     device = torch.device("cuda", ordinal)
     return [
         functools.partial(torch.empty, shape, dtype=arrays.torch_dtype(dtype), device=device) for shape, dtype in wanted

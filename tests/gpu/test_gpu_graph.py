@@ -124,6 +124,29 @@ def test_torch_tensors() -> None:
         assert torch.equal(got, want)
 
 
+def test_torch_calls_of_changing_kinds() -> None:
+    """Kinds that take turns on the direct road: shapes, dtypes, views, gradients, numbers."""
+    torch = pytest.importorskip("torch")
+    factor = 3.0
+
+    def f(x: Any, a: float) -> Any:
+        return np.tanh(x) * a + factor
+
+    run = fuser.compile(f)
+    x = torch.randn(64, 96, device="cuda")
+    for _ in range(3):
+        for y in (x, x[:7], x.t(), x[:, 1:], x.double(), x[:0], x.reshape(-1), x[1, 1]):
+            for a in (1.5, 2):
+                torch.testing.assert_close(run(y, a), torch.tanh(y) * a + factor)
+    wanted = torch.tanh(x) * 2 + 5.0
+    factor = 5.0
+    torch.testing.assert_close(run(x, 2), wanted)
+    with pytest.raises(fuser.errors.GradientError):
+        run(x.clone().requires_grad_(), 2)
+    kept = [run(x, k) for k in range(4)]
+    assert len({k.data_ptr() for k in kept}) == 4
+
+
 def test_stores() -> None:
     import cupy
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import fuser
+from fuser import quick
 from fuser.errors import ArgumentError, OverflowArgumentError
 from fuser.runtime import native_entry, pool
 
@@ -333,3 +334,30 @@ def test_an_exception_in_the_middle_leaves_the_road_usable(monkeypatch: pytest.M
         except MemoryError:
             seen += 1
     assert seen > 3
+
+
+class Torchlike:
+    """A launch that stands for torch's: it is found without native code."""
+
+    torch = True
+
+    def __call__(self, flat: Any) -> Any:
+        return ("ran", *flat)
+
+
+def test_the_direct_road_looks_at_kinds_and_at_what_is_read_from_outside() -> None:
+    holds = [True]
+    roads = quick.Roads(lambda: None, lambda: lambda: holds[0])
+    x, y = np.ones(3), np.ones(4)
+    assert roads.direct(x, 2.0) is NotImplemented  # nothing is known
+    ticket = roads.ticket((x, 2.0), {}, None)
+    assert ticket is not None
+    roads._table[ticket.key] = Torchlike()  # type: ignore[assignment]
+    found = roads.direct(x, 2.0)
+    assert found[0] == "ran"
+    assert found[1] is x
+    assert roads.direct(y, 2.0) is NotImplemented
+    assert roads.direct(x, 2) is NotImplemented
+    assert roads.direct([x], 2.0) is NotImplemented
+    holds[0] = False
+    assert roads.direct(x, 2.0) is NotImplemented
