@@ -43,6 +43,7 @@ class _Printer:
         self.vectors: set[tuple[DType, int]] = set()
         self.arrays: dict[str, DType] = {b.name: b.dtype for b in kernel.buffers}
         self.plain = addresses(kernel.body)
+        self.vectored = _vectored(kernel)
         self.names = _names(kernel, table)
         self.on: dict[type, Callable[[Any], None]] = {
             loops.Let: self.let, loops.Mutable: self.mutable, loops.Assign: self.assign, loops.Load: self.load,
@@ -135,6 +136,8 @@ class _Printer:
                 f"{kind}* const {self.names[s.name]} = reinterpret_cast<{kind}*>(fuser_shared + {offset});"
             )
         shared = "__shared__ " if s.space == "shared" else ""
+        if shared and s.name in self.vectored:  # whole vectors are read from it: bool[n] alone may start anywhere
+            shared += "__align__(16) "
         self.line(f"{shared}{c_type(s.dtype)} {self.names[s.name]}[{s.size}];")
 
     def element(self, buffer: str, index: Operand) -> str:
@@ -241,6 +244,17 @@ def _operator(spelled: Infix | Prefix, args: list[str], source: DType, target: D
 def _operand(text: str) -> str:
     """A negative literal in parentheses, so that `- -1` is no decrement."""
     return f"({text})" if text.startswith("-") else text
+
+
+def _vectored(kernel: Kernel) -> set[str]:
+    """Arrays of which several elements are accessed at once."""
+    found: set[str] = set()
+    for s in loops.walk(kernel.body):
+        if isinstance(s, (loops.LoadVec, loops.StoreVec)):
+            found.add(s.buffer)
+        elif isinstance(s, loops.AsyncCopy):
+            found.add(s.target)
+    return found
 
 
 def _buffer(b: BufferParam) -> str:

@@ -150,6 +150,20 @@ def test_a_loaded_index_wraps() -> None:
     assert addresses(b.finish(Launch((1, 1), 64)).body) == frozenset()
 
 
+def test_shared_arrays_are_aligned_for_the_vectors_read_from_them() -> None:
+    b = KernelBuilder("k", "cuda")
+    out = b.buffer("out", BOOL, "out", 0, 64)
+    b.alloc("few", BOOL, 3, "shared")
+    b.alloc("flags", BOOL, 256, "shared")
+    thread = b.special("thread")
+    b.store("few", thread, Lit(True, BOOL))
+    for k, part in enumerate(b.load_vec("flags", thread, 16)):
+        b.store(out, Lit(k, I32), part)
+    source = print_kernel(b.finish(Launch((1, 1), 3)))
+    assert "__shared__ __align__(16) bool flags[256];" in source
+    assert "__shared__ bool few[3];" in source
+
+
 # -- the frame -------------------------------------------------------------------------------------
 def test_the_signature_says_what_may_alias_and_how_many_blocks_fit() -> None:
     b = KernelBuilder("step", "cuda")

@@ -50,6 +50,15 @@ def test_each_pair_of_neighbours_has_a_decision() -> None:
     assert found[0].numbers["us_together"] < found[0].numbers["us_apart"]
 
 
+def test_empty_kernels_stay_out_for_they_are_not_launched() -> None:
+    b = Builder("updates")
+    pairs = [[b.argument(f"{name}{k}", F32, (length,)) for name in "pg"] for k, length in enumerate((4, 0, sym("n")))]
+    groups = planned(b.close([op(b, "subtract", p, g) for p, g in pairs]))
+    assert sorted(g.kind for g in groups) == ["batch", "pointwise"]
+    (empty,) = (g for g in groups if g.kind == "pointwise")
+    assert empty.space.parallel == (0,)
+
+
 def test_unmerged_plans_keep_a_kernel_an_operator() -> None:
     assert len(planned(updates(3), merge=False)) == 3
 
