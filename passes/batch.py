@@ -206,10 +206,10 @@ def merged(parts: list[Unit], time: float) -> Unit:
 def _kind(facts: Facts, u: Unit) -> str:
     """`pointwise`, or `rows` where each row is surely one block's; nothing for what cannot be a part."""
     group: Group = u.formed.group
-    if not facts.count(group.space.parallel):
-        return ""  # nothing is launched for it
-    if u.kind != "fused" or group.kind == "pointwise":
-        return group.kind if u.kind == "fused" else ""
+    if u.kind != "fused" or not facts.count(group.space.parallel):
+        return ""  # a library call, a scan; or nothing is launched for it
+    if group.kind == "pointwise":
+        return group.kind
     if group.kind in ("rows", "full") and group.space.inner and facts.count(group.space.reduced) <= BLOCK_LOCAL:
         return "rows"
     return ""

@@ -7,7 +7,7 @@ import pytest
 from fuser import device
 from fuser.decision import Decision
 from fuser.dtypes import F32, F64
-from fuser.graph import Builder, Effect, Graph
+from fuser.graph import Builder, Effect, Graph, OpaqueAttrs
 from fuser.group import Group
 from fuser.hostexpr import lit, sym
 from fuser.indexmap import IndexMap, axis
@@ -155,3 +155,10 @@ def test_work_is_near_linear(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Batching, "_add", counted)
     planned(updates(400))
     assert 400 <= tried <= 800
+
+
+def test_library_calls_keep_their_own() -> None:
+    b = Builder("product")
+    x, w, y = (b.argument(name, F32, (sym("n"), sym("n"))) for name in "xwy")
+    product = b.make("matmul", (x, w), OpaqueAttrs(), F32, x.shape)
+    assert sorted(g.kind for g in planned(b.close([product, op(b, "sin", y)]))) == ["library", "pointwise"]
