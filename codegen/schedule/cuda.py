@@ -318,7 +318,8 @@ class _Chooser(Measures):
         rows = length // (fixed.segments * fixed.lanes)
         unroll = self._rows_in_flight(rows, vector, blocks * LINE_THREADS * team * self.device.sms)
         chosen = self._schedule("columns", LINE_THREADS * team, vector, unroll, team, fixed, length)
-        return replace(chosen, parked=True, cluster=cluster, min_blocks=blocks)
+        copies = self.device.copies and lower_columns_shared.copied(self.body, self.alignment, vector)
+        return replace(chosen, parked=True, copies=copies, cluster=cluster, min_blocks=blocks)
 
     def _rows_in_flight(self, rows: int, vector: int, threads: int) -> int:
         """Rows (of `rows` that a thread has) on the way together: 4, more where too few threads run to keep the memory

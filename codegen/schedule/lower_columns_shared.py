@@ -2,8 +2,9 @@
 
 In: a body of several stages down columns, a column schedule that says `parked`. Out: one kernel that reads the columns
 once. A cluster of blocks shares a tile of columns, each block the rows of some segments of the order; their partials
-meet in the shared memory of all, folded in rank order, which is the order of segments. A thread reads back only what
-it parked itself, so no barrier is needed for that. Needs sm_90 where a cluster has more than one block.
+meet in the shared memory of all, folded in rank order, which is the order of segments. Whole vectors arrive by
+asynchronous copies, all under way from the start. A thread reads back only what it parked itself, so no barrier is
+needed for that. Needs sm_90 where a cluster has more than one block.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from fuser.codegen.indices import GATHERED, IndexEmitter
 from fuser.codegen.loops import ClusterArrive, ClusterWait, Kernel, Launch, Operand
 from fuser.codegen.program import Fetch
 from fuser.codegen.schedule.accumulate import Fold, State
+from fuser.codegen.schedule.alignment import Alignment
 from fuser.codegen.schedule.body import Body, StageBody
 from fuser.codegen.schedule.frame import Frame
 from fuser.codegen.schedule.geometry import ColumnTeams, column_axis
 from fuser.codegen.schedule.lower_reduce import Pass, Stages, Totals
+from fuser.codegen.schedule.parking import LEAST_COPY
 from fuser.codegen.schedule.tile import Loads, Tile
 from fuser.dtypes import BOOL, I32
 from fuser.schedule import CudaSchedule
@@ -38,6 +41,12 @@ def parked_loads(body: Body) -> tuple[Fetch, ...]:
     """The loads of the first stage that a later one makes again: each element of a column that it walks down."""
     first, *later = [_walking(body, stage) for stage in body.stages]
     return tuple(f for f in first if any(f in found for found in later))
+
+
+def copied(body: Body, alignment: Alignment, width: int) -> bool:
+    """Whether asynchronous copies can make all of them: they are whole vectors of at least 4 bytes."""
+    inner, loads = column_axis(body).name, parked_loads(body)
+    return all(alignment.whole(width, f.index[0], inner) and width * f.dtype.bytes >= LEAST_COPY for f in loads)
 
 
 def _walking(body: Body, stage: StageBody) -> tuple[Fetch, ...]:
@@ -62,12 +71,28 @@ class ParkedColumns(Stages):
         self.tile_width = geometry.across * geometry.width
         places = schedule.capacity // self.size * self.tile_width
         self.places = {f: frame.builder.alloc("rows", f.dtype, places, "shared", True) for f in parked_loads(body)}
-        self.filled = False
+        self.filled = schedule.copies
         self.started = schedule.cluster == 1
         self.x = frame.mul(frame.rem(frame.thread(), geometry.across), geometry.width)
         self.first_turn = frame.mul(geometry.rank, self.turns)
         share = frame.host(schedule.order.share(body.length))
         self.first_row = frame.mul(frame.mul(self.first_turn, self.at_once), share)
+        if schedule.copies:
+            self._copy()
+
+    def _copy(self) -> None:
+        """This thread's part of all rows of the block, on the way together."""
+        f, b, g = self.frame, self.frame.builder, self.columns
+        with b.loop("turn", f.number(0), self.turns) as turn:
+            first, stop = self.bounds(f.add(self.first_turn, turn))
+            inside = g.valid if g.valid is not None else b.literal(True, BOOL)
+            with b.branch(inside), b.loop("row", f.add(first, g.lane), stop, self.lanes) as row:
+                at = g.lanes(row)[0]
+                for fetch, name in self.places.items():
+                    source = at.value(fetch.index[0])
+                    b.copy(name, self._place(row), f.buffer_of(fetch), source, g.width, None)
+        b.commit()
+        b.await_copies(0)
 
     def stage(self, stage: StageBody) -> None:
         super().stage(stage)
@@ -78,9 +103,7 @@ class ParkedColumns(Stages):
 
     def load(self, tile: Tile, position: Operand, lanes: Sequence[IndexEmitter]) -> Loads:
         """All loads of a tile; those of parked elements from their places, once they have been loaded."""
-        f, b, width = self.frame, self.frame.builder, self.columns.width
-        row = b.apply("subtract", (position, self.first_row), f.index)
-        at = f.add(f.mul(row, self.tile_width), self.x)
+        b, width, at = self.frame.builder, self.columns.width, self._place(position)
         steps = {k: self.places[x] for k in tile.loadable if (x := tile.program.fetch(k)) in self.places}
         if self.filled:
             return tile.load(lanes, {k: b.load_vec(name, at, width) for k, name in steps.items()})
@@ -88,6 +111,12 @@ class ParkedColumns(Stages):
         for k, name in steps.items():
             b.store_vec(name, at, loads[k])
         return loads
+
+    def _place(self, position: Operand) -> Operand:
+        """Where the thread's elements of a row lie: rows side by side."""
+        f = self.frame
+        row = f.builder.apply("subtract", (position, self.first_row), f.index)
+        return f.add(f.mul(row, self.tile_width), self.x)
 
     # -- over the cluster --------------------------------------------------------------------------
     def _across(self, totals: Totals) -> Totals:

@@ -171,7 +171,9 @@ def test_tall_columns_wait_in_shared_memory(dtype: DType, size: tuple[int, int])
     assert chosen.parked
     assert chosen.cluster > 1
     want = [a.tobytes() for a in case.run()]
-    assert under(case, replace(chosen, parked=False, cluster=1)) == want
+    assert chosen.copies
+    assert under(case, replace(chosen, copies=False)) == want
+    assert under(case, replace(chosen, parked=False, copies=False, cluster=1)) == want
     assert [a.tobytes() for a in replace(case, fused=False).run()] == want
     near = 2e-2 if dtype == BF16 else 1e-4
     for got, expected in zip(case.run(), case.reference(), strict=True):
