@@ -184,23 +184,27 @@ class LongScan(RowScan):
             at = group
 
     def _before(self) -> State:
-        """The fold of all tiles of the row before this one, in every thread of the block."""
-        f, b, at, parts = self.frame, self.frame.builder, self.tile, list[State]()
-        reads = []
-        for level in self.levels:
-            digit, group = f.rem(at, WARP), f.div(at, WARP)
-            earlier = f.both(f.less(f.rem(f.thread(), WARP), digit), self._first_warp())
-            reads.append(self._read(level, group, earlier))
-            at = group
-        parts = [self._over_lanes(state) for state in reads]
+        """The fold of all tiles of the row before this one, in every thread of the block: a warp a level, so that no
+        level waits for another."""
+        f, b, at = self.frame, self.frame.builder, self.tile
+        warp, lane, mine = f.div(f.thread(), WARP), f.rem(f.thread(), WARP), self.identity
+        shared = [[b.alloc("before", t, 1, "shared") for t in self.fold.dtypes] for _ in self.levels]
+        here = [b.apply("equal", (warp, f.number(k)), BOOL) for k in range(len(self.levels))]
+        for level, its in zip(self.levels, here, strict=True):
+            earlier = f.both(f.less(lane, f.rem(at, WARP)), its)
+            mine = self.select(earlier, self._read(level, f.div(at, WARP), earlier), mine)
+            at = f.div(at, WARP)
+        folded = self._over_lanes(mine)
+        first = b.apply("equal", (lane, f.number(0)), BOOL)
+        for names, its in zip(shared, here, strict=True):
+            for name, value in zip(names, folded, strict=True):
+                b.store(name, 0, value, f.both(its, first))
+        b.barrier()
+        parts: list[State] = [tuple(b.load(name, 0) for name in names) for names in shared]
         found = parts.pop()
         while parts:
             found = self.combine(found, parts.pop())
-        shared = [b.alloc("before", t, 1, "shared") for t in self.fold.dtypes]
-        for name, value in zip(shared, found, strict=True):
-            b.store(name, 0, value, self.leader)
-        b.barrier()
-        return tuple(b.load(name, 0) for name in shared)
+        return found
 
     def _first_warp(self) -> Operand:
         return self.frame.less(self.frame.thread(), WARP)
