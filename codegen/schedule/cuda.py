@@ -339,14 +339,14 @@ class _Chooser(Measures):
     def scan(self) -> CudaSchedule:
         """Rows: 4 elements a thread whatever the dtype, tiles of up to 1024 elements, 4 on the way; long rows a block
         for each 4 or 8 tiles. Columns: 4 rows a thread, up to 32 threads down a column, 256 bytes of a row
-        (128: 11% slower on H200). All that is the scan's order, so it follows from the length (and the state's size) alone."""
+        (128: 11% slower on H200). The order follows from the length (and the state's size) alone."""
         length = length_bucket(self.graph, self.size_class, self.body.length)
         if self.group.space.inner:
             team = min(max(length // 4, 1), BLOCK)
             if length > lower_scan_long.LONG:
                 together = 8 if self._state_registers() == 1 else 4
                 long = self._schedule("scan", BLOCK, 4, together, BLOCK, Order(BLOCK * 4 * together), length)
-                return replace(long, parked=True, min_blocks=3) if lower_scan_long.separable(self.body) else long
+                return replace(long, parked=True, min_blocks=4) if lower_scan_long.separable(self.body) else long
             together = max(min(4, length // (team * 4)), 1)
             return self._schedule("scan", BLOCK, 4, together, team, Order(team * 4), length)
         axes = self.body.parallel
@@ -355,7 +355,7 @@ class _Chooser(Measures):
         across = max(512 // team, 16 if vector > 1 else 32)
         chosen = self._schedule("scan", across * team, vector, COLUMN_ITEMS, team, Order(team * COLUMN_ITEMS), length)
         plain = self._state_registers() == 1 and self._steps() < 16
-        return replace(chosen, min_blocks=3 if plain else 1)  # 40 registers: one loads while others fold and store
+        return replace(chosen, min_blocks=2 if plain else 1)  # 64 registers: one loads while another folds and stores
 
     def _team(self, fixed: Order, vector: int, length: int) -> int:
         """Threads a row. At most 512 (one block of 1024 an SM leaves nothing to overlap), and that only for long rows

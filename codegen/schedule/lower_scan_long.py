@@ -1,17 +1,15 @@
 """Long scans on CUDA: a block a tile, the fold of all tiles before it from a fixed tree of their aggregates.
 
 In: the body of a row scan whose rows are longer than `LONG`, its schedule. Out: one kernel that reads and writes every
-element of memory once. Blocks take tiles in the order of a ticket, so whom a block waits for has started. A tile's
-aggregate is published by the block that scans the tile `AHEAD` before it, which leaves the tile in the last-level
-cache: its own block then finds all before it folded and waits for nobody. (The first tiles of a row publish their own.)
-A tile with 31 tiles before it in its group of 32 also publishes the group's, and so on up. What comes before a tile is:
-whole groups of groups, then whole groups, then tiles, each level folded pairwise over 32 lanes. So the order depends on
-the length alone, and no value depends on which block was faster.
+element once. Blocks take tiles in the order of a ticket, so whom a block waits for has started. A tile's aggregate is
+published at once; a tile with 31 tiles before it in its group of 32 also publishes the group's, and so on up. What
+comes before a tile is: whole groups of groups, then whole groups, then tiles, each level folded pairwise over 32 lanes.
+So the order depends on the length alone, and no value depends on which block was faster.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fuser.codegen.loops import Kernel, Launch, Operand, flag_words
@@ -25,10 +23,6 @@ from fuser.hostexpr import HostExpr, call
 from fuser.schedule import CudaSchedule
 
 AT_ONCE = 4  # sub-tiles whose loads a thread has on the way together
-# Tiles from one that a block scans to the one it publishes: a multiple of 32, so that no group is published from both
-# sides of it, and less than half of the 1024 in a group of groups, so that nobody waits for a later block. On H200, 128
-# tiles of 32 KiB ran fastest (256: 5% slower, 384: 8%; publishing late, as all tiles before it do: 23%).
-AHEAD = 128
 LONG = 32768  # elements up to which one block scans a row tile by tile
 
 
@@ -94,13 +88,9 @@ class LongScan(RowScan):
         return found
 
     def write(self) -> None:
-        ahead = self.schedule.capacity > AHEAD * self.span  # else every tile publishes its own aggregate
-        if ahead:
-            self._look_ahead()
-        subtiles = self._subtiles(self.tile, self._park)
+        subtiles = self._subtiles()
         prefixes = self._across([items[-1][2] for _, items in subtiles])
-        if not ahead:
-            self._announce(self.tile, prefixes)
+        self._announce(prefixes)
         before = self._before()
         only = self.stage.loop.needed([s.step for s in self.stage.stores])
         for g, ((exists, items), (exclusive, here)) in enumerate(zip(subtiles, prefixes, strict=True)):
@@ -108,26 +98,16 @@ class LongScan(RowScan):
             self._store([at for at, _, _ in items], exists, values)
             before = self.combine(before, here)
 
-    def _look_ahead(self) -> None:
-        f, b = self.frame, self.frame.builder
-        later = f.add(self.tile, AHEAD)
-        for tile, limit in ((self.tile, f.number(AHEAD)), (later, f.host(self.tiles))):
-            with b.branch(f.less(tile, limit), uniform=True):
-                self._announce(tile, self._across([items[-1][2] for _, items in self._subtiles(tile)]))
-
-    def _subtiles(
-        self, tile: Operand, then: Callable[[int, list[Item]], None] | None = None
-    ) -> list[tuple[list[Operand], list[Item]]]:
+    def _subtiles(self) -> list[tuple[list[Operand], list[Item]]]:
         """The items of all sub-tiles, `AT_ONCE` of them loaded together."""
         f, out = self.frame, list[tuple[list[Operand], list[Item]]]()
-        base = f.mul(tile, self.span)
+        base = f.mul(self.tile, self.span)
         for first in range(0, self.schedule.unroll, AT_ONCE):
             some = range(first, min(first + AT_ONCE, self.schedule.unroll))
             tiles = [self._tile(f.add(base, g * self.tile_elements)) for g in some]
             out += [(exists, self.items(lanes, exists, loads)) for lanes, exists, loads in tiles]
-            if then:
-                for g in some:
-                    then(g, out[g][1])
+            for g in some:
+                self._park(g, out[g][1])
         return out
 
     # -- prefixes within a thread wait in shared memory, so that more blocks fit while some wait for others ------------
@@ -163,13 +143,13 @@ class LongScan(RowScan):
         return f.mul(f.add(f.thread(), row), piece)
 
     # -- other tiles -------------------------------------------------------------------------------
-    def _announce(self, tile: Operand, subtiles: Sequence[tuple[State, State]]) -> None:
-        """Publishes a tile's aggregate (of the totals of its sub-tiles), and those of the groups it is the last of."""
+    def _announce(self, subtiles: Sequence[tuple[State, State]]) -> None:
+        """Publishes the aggregate of the sub-tiles' totals, and those of the groups that the tile is the last of."""
         f, b = self.frame, self.frame.builder
         aggregate, *more = [total for _, total in subtiles]
         for total in more:
             aggregate = self.combine(aggregate, total)
-        at, publisher, last = tile, self.leader, self._first_warp()
+        at, publisher, last = self.tile, self.leader, f.less(f.thread(), WARP)
         for k, level in enumerate(self.levels):
             digit, group = f.rem(at, WARP), f.div(at, WARP)
             self._publish(level, at, aggregate, publisher)
@@ -205,9 +185,6 @@ class LongScan(RowScan):
         while parts:
             found = self.combine(found, parts.pop())
         return found
-
-    def _first_warp(self) -> Operand:
-        return self.frame.less(self.frame.thread(), WARP)
 
     def _publish(self, level: Level, at: Operand, aggregate: State, mask: Operand) -> None:
         f = self.frame

@@ -13,7 +13,7 @@ from fuser.codegen import schedule, simt
 from fuser.codegen.builder import KernelBuilder
 from fuser.codegen.expand import expand
 from fuser.codegen.loops import ClusterArrive, ClusterWait, Kernel, Launch, dynamic_shared
-from fuser.codegen.schedule import cuda, lower_scan_long
+from fuser.codegen.schedule import cuda
 from fuser.codegen.verify import verify
 from fuser.construct import reduction
 from fuser.device import find
@@ -214,16 +214,6 @@ def test_long_scans_equal_the_reference(name: str, dtype: DType, size: tuple[int
         else:
             rtol, atol = {F32: (1e-3, 0.1), F64: (1e-9, 1e-7)}[dtype]
             np.testing.assert_allclose(got, want, rtol=rtol, atol=atol)
-
-
-@pytest.mark.parametrize("name", ["variants", "row_max"])
-def test_tiles_published_ahead_change_no_bit(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    case = Case(name, F32, sizes(2, 600_001))  # rows of 74 tiles
-    outputs = []
-    for ahead in (128, 32, 64):  # 128: every tile publishes its own
-        monkeypatch.setattr(lower_scan_long, "AHEAD", ahead)
-        outputs.append([a.tobytes() for a in replace(case).run()])
-    assert outputs[1:] == outputs[:1] * 2
 
 
 def test_a_long_scan_alone_equals_the_row_in_a_batch() -> None:
