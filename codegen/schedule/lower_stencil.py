@@ -38,9 +38,17 @@ def neighbours(body: Body) -> frozenset[int]:
     for steps in found.values():
         offsets = {program.fetch(k).index[0] for k in steps}
         first = program.fetch(steps[0]).index[0]
-        if len(offsets) >= NEIGHBOURS and all(names.isdisjoint((e - first).symbols) for e in offsets):
+        apart = [e - first for e in offsets]
+        if len(apart) >= NEIGHBOURS and all(names.isdisjoint(d.symbols) and _whole_lines(d) for d in apart):
             out.update(steps)
     return frozenset(out)
+
+
+def _whole_lines(distance: HostExpr) -> bool:
+    """Whether a distance is made of whole lines and elements: halves of a line, which a rotation exchanges, are places
+    that no two threads near each other share.
+    """
+    return all(atom.op == "sym" for term in terms(distance) for atom in term)
 
 
 def marching(body: Body) -> Axis | None:

@@ -77,6 +77,13 @@ def test_nothing_of_the_size_of_all_pairs_is_stored() -> None:
     assert planned(w).temporary_bytes < 64 << 20
 
 
+def test_halves_of_a_line_are_no_stencil() -> None:
+    """Each thread loads its own places of queries and keys, and takes one vector."""
+    (w,) = (w for w in WORKLOADS if w.program == "rope")
+    ((kernel,),) = planned(w).built
+    assert kernel.resources.registers <= 64
+
+
 # -- planning work grows with the graph ----------------------------------------------------------------
 def chain(length: int) -> Graph:
     b = Builder("chain")
