@@ -8,11 +8,18 @@ Python looked at their elements while tracing (`look_at`).
 
 from __future__ import annotations
 
+import array
+import collections
+import contextlib
+import contextvars
 import dis
 import functools
+import importlib.util
+import os
 import sys
+import time
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 from weakref import WeakKeyDictionary
@@ -22,9 +29,16 @@ import numpy as np
 from fuser.errors import TraceError
 from fuser.graph import Graph
 
-DEPTH, ITEMS = 6, 4096  # how far nested containers and objects are looked into
+DEPTH, ITEMS = 40, 4096  # how far nested containers and objects are looked into
 LOOKED_AT_BYTES = 1 << 16
 _LIBRARIES = {*sys.stdlib_module_names, "numpy", "scipy", "cupy", "torch", "ml_dtypes", "fuser", "builtins"}
+_HOLDERS = {"argparse", "types", "collections", "_thread", "threading", "numpy"}  # whose objects hold users' values
+_DYNAMIC = frozenset({"getattr", "vars", "__dict__", "attrgetter", "globals", "eval", "exec", "dir", "getmembers"})
+_CLOCKS = {"time", "datetime", "calendar"}
+_CLOCK = ("now", "today", "utcnow", "localtime", "gmtime", "ctime", "asctime", "strftime")
+_CONTAINERS = (
+    tuple, list, dict, set, frozenset, collections.deque, types.MappingProxyType, bytearray, memoryview, array.array,
+)  # fmt: skip
 _PLAIN = (int, bool, str, bytes, type(None), type(Ellipsis))
 
 
@@ -59,6 +73,27 @@ def global_names(code: types.CodeType) -> tuple[tuple[str, tuple[str, ...]], ...
     return tuple(found)
 
 
+@functools.cache
+def names_of(code: types.CodeType) -> frozenset[str]:
+    """Every global, attribute and module name that code (and code nested in it) mentions."""
+    return frozenset(n for part in _nested(code) for n in part.co_names)
+
+
+@functools.cache
+def imported(code: types.CodeType, package: str | None) -> tuple[str, ...]:
+    """The modules that code imports inside, those of libraries left out."""
+    found: dict[str, None] = {}
+    for part in _nested(code):
+        before: list[dis.Instruction] = []
+        for instruction in dis.get_instructions(part):
+            if instruction.opname == "IMPORT_NAME":
+                level = next((b.argval for b in reversed(before[:-1]) if b.opname.startswith("LOAD_")), 0)
+                name = "." * level + str(instruction.argval) if isinstance(level, int) else str(instruction.argval)
+                found[importlib.util.resolve_name(name, package) if name.startswith(".") else name] = None
+            before.append(instruction)
+    return tuple(n for n in found if not is_library(n))
+
+
 def _nested(code: types.CodeType) -> Iterator[types.CodeType]:
     stack = [code]
     while stack:
@@ -87,18 +122,45 @@ def inner_function(value: object) -> Any:
 # -- snapshots ---------------------------------------------------------------------------------------
 def snapshot(fn: Any) -> Any:
     """A hashable picture of everything that `fn` reads from outside. Cheap where that is little."""
+    key = _key(fn)
     try:
-        looked = _looked.get(_key(fn), frozenset())
+        looked, names = _looked.get(key, frozenset()), set(_read.get(key, ()))
     except TypeError:  # a NumPy ufunc, say: it cannot be held weakly, and nothing of it was looked into
-        looked = frozenset()
-    return _Picture(looked).of(fn, "", 0)
+        looked, names = frozenset(), set()
+    while True:
+        known = len(names)
+        picture = _Picture(looked, names)
+        found = picture.of(fn, "", 0)
+        if len(names) == known:  # else code was reached that may read more of what had been passed already
+            break
+    with contextlib.suppress(TypeError):
+        _read[key] = frozenset(names)
+    return found, *surroundings(names, picture.clock)
+
+
+def surroundings(names: Collection[str], clock: bool) -> Iterator[Any]:
+    """What code with these names may read of the process itself. The time counts in seconds: a program that tells them
+    apart is traced in each, and one that tells less apart is refused as impure."""
+    if any(n in names for n in ("environ", "getenv", "environb")):
+        yield tuple(os.environ.items())
+    if "argv" in names:
+        yield tuple(sys.argv)
+    if "geterr" in names:
+        yield tuple(np.geterr().items())
+    if clock and any(n in names for n in _CLOCK):
+        yield int(time.time())
 
 
 class _Picture:
-    """One walk. `looked` names arrays whose contents count; each function and object is visited once."""
+    """One walk. `looked` names arrays whose contents count; each function and object is visited once.
 
-    def __init__(self, looked: frozenset[str]) -> None:
-        self.looked = looked
+    `names` collects what code reached so far refers to: of a class or module, only attributes of such names count.
+    """
+
+    def __init__(self, looked: frozenset[str], names: set[str]) -> None:
+        self.looked, self.names = looked, names
+        self.clock = False  # whether code reaches Python's clocks
+        self.contents = False  # inside an object that is not rebound: the elements of its arrays count
         self.seen: dict[int, int] = {}
         self.items = 0
 
@@ -109,7 +171,7 @@ class _Picture:
         if kind is float or kind is complex:
             return (kind, repr(value))
         if isinstance(value, types.ModuleType):
-            return Same(value)
+            return self._module(value, path, depth)
         if isinstance(value, np.generic):
             return (value.dtype.str, value.tobytes())
         if isinstance(value, np.ndarray):
@@ -117,7 +179,7 @@ class _Picture:
         return self._compound(value, kind, path, depth)
 
     def _array(self, value: np.ndarray[Any, Any], path: str) -> Any:
-        content = value.tobytes() if path in self.looked else None
+        content = value.tobytes() if path in self.looked or self.contents or not value.ndim else None
         return ("array", value.dtype.str, value.shape, content)
 
     def _compound(self, value: Any, kind: type, path: str, depth: int) -> Any:
@@ -130,45 +192,104 @@ class _Picture:
         inner = inner_function(value)
         if inner is not None:
             return self.of(inner, path, depth + 1)
+        if isinstance(value, type):
+            return Same(value) if is_library(value.__module__) else self._class(value, depth)
+        if isinstance(value, _CONTAINERS):
+            return self._container(value, kind, path, depth)
+        parts = self._parts_of_function(value)
+        if parts is not None:
+            return (kind, *(self.of(p, "self" if name == "self" else f"{path}{name}", depth + 1) for name, p in parts))
         if isinstance(value, types.FunctionType):
             return self._function(value, path, depth) if is_users_function(value) else Same(value)
+        return self._object(value, path, depth)
+
+    def _parts_of_function(self, value: Any) -> Sequence[tuple[str, Any]] | None:
+        """What a callable or descriptor is around: (end of the path, value); None for anything else."""
         if isinstance(value, types.MethodType):
-            return ("method", self.of(value.__func__, path, depth), self.of(value.__self__, "self", depth + 1))
+            return (("", value.__func__), ("self", value.__self__))
         if isinstance(value, functools.partial):
-            parts = (value.func, value.args, value.keywords)
-            return ("partial", *(self.of(p, f"{path}.{k}", depth + 1) for k, p in enumerate(parts)))
-        if isinstance(value, (tuple, list)):
-            return (kind, *(self.of(v, f"{path}.{k}", depth + 1) for k, v in enumerate(value)))
-        if isinstance(value, dict):
+            return ((".0", value.func), (".1", value.args), (".2", value.keywords))
+        if isinstance(value, (staticmethod, classmethod)) or type(value).__name__ == "_lru_cache_wrapper":
+            return (("", value.__wrapped__),)
+        if isinstance(value, property):
+            return (("", value.fget), ("", value.fset))
+        if isinstance(value, functools.cached_property):
+            return (("", value.func),)
+        return (("", value.get(None)),) if isinstance(value, contextvars.ContextVar) else None
+
+    def _container(self, value: Any, kind: type, path: str, depth: int) -> Any:
+        if isinstance(value, (set, frozenset)):
+            return (kind, frozenset(self.of(v, path, depth + 1) for v in value))
+        if isinstance(value, (bytearray, memoryview, array.array)):
+            return (kind, bytes(value))
+        if isinstance(value, (dict, types.MappingProxyType)):
             keys = (k if isinstance(k, str) else Same(k) for k in value)
             pairs = zip(keys, value.items(), strict=True)
             return (kind, *((k, self.of(v, f"{path}.{name}", depth + 1)) for k, (name, v) in pairs))
-        return self._object(value, path, depth)
+        return (kind, *(self.of(v, f"{path}.{k}", depth + 1) for k, v in enumerate(value)))
 
     def _object(self, value: Any, path: str, depth: int) -> Any:
-        if isinstance(value, type) or is_library(type(value).__module__):
+        module = type(value).__module__.partition(".")[0]
+        if is_library(module) and module not in _HOLDERS:
             return Same(value)
-        parts: list[Any] = [Same(type(value))]
-        call = vars(type(value)).get("__call__")
-        if is_users_function(call):
-            parts.append(self.of(call, path, depth + 1))
+        before, self.contents = self.contents, self.contents or module == "numpy"
+        parts = self._parts(value, path, depth)
+        self.contents = before
+        return tuple(parts) if len(parts) > 1 else Same(value)
+
+    def _parts(self, value: Any, path: str, depth: int) -> list[Any]:
+        """Attributes of an object, and what its class has."""
+        parts: list[Any] = [self.of(type(value), type(value).__name__, depth + 1)]
         for name, item in getattr(value, "__dict__", {}).items():
             parts.append((name, self.of(item, f"{path}.{name}", depth + 1)))
         for name in getattr(type(value), "__slots__", ()):
             if hasattr(value, name):
                 parts.append((name, self.of(getattr(value, name), f"{path}.{name}", depth + 1)))
-        return tuple(parts) if len(parts) > 1 else Same(value)
+        return [Same(value), *parts] if len(parts) == 1 else parts
+
+    def _reads(self, name: str) -> bool:
+        return name in self.names or not _DYNAMIC.isdisjoint(self.names)
+
+    def _module(self, module: types.ModuleType, path: str, depth: int) -> Any:
+        """A module of the user's by what the code may read of it; a library's by itself."""
+        if is_library(module.__name__):
+            self.clock = self.clock or module.__name__ in _CLOCKS
+            return Same(module)
+        if id(module) in self.seen:
+            return ("seen", self.seen[id(module)])
+        self.seen[id(module)] = len(self.seen)
+        found = {k: v for k, v in vars(module).items() if self._reads(k) and not k.startswith("__")}
+        return (Same(module), *((k, self.of(v, f"{path}.{k}", depth + 1)) for k, v in found.items()))
+
+    def _class(self, cls: type, depth: int) -> Any:
+        """A class by the attributes and methods of itself and its bases that the code may read."""
+        parts: list[Any] = [Same(cls)]
+        for base in cls.__mro__:
+            if is_library(base.__module__):
+                continue
+            for name, item in vars(base).items():
+                special = name.startswith("__") and name.endswith("__")
+                if is_users_function(item) if special else self._reads(name):
+                    parts.append((name, self.of(item, f"{base.__name__}.{name}", depth + 1)))
+        return tuple(parts)
 
     def _function(self, f: types.FunctionType, path: str, depth: int) -> Any:
         parts: list[Any] = [Same(f), Same(f.__code__)]
+        self.names |= names_of(f.__code__)
+        for name in imported(f.__code__, f.__globals__.get("__package__")):
+            if name in sys.modules:
+                parts.append(self.of(sys.modules[name], name, depth + 1))
         for name, chain in global_names(f.__code__):
             if name in f.__globals__:
                 where, value = resolve(f.__globals__[name], name, chain)
+                self.clock = self.clock or getattr(value, "__module__", None) in _CLOCKS
                 parts.append(self.of(value, where, depth + 1))
         for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
             parts.append(self.of(cell_value(cell), name, depth + 1))
         for value in (*(f.__defaults__ or ()), *(f.__kwdefaults__ or {}).values()):
             parts.append(self.of(value, "default", depth + 1))
+        for name, value in f.__dict__.items():
+            parts.append((name, self.of(value, f"{path}.{name}", depth + 1)))
         return tuple(parts)
 
 
@@ -191,6 +312,7 @@ def cell_value(cell: Any) -> Any:
 
 # -- arrays that Python looked into --------------------------------------------------------------------
 _looked: WeakKeyDictionary[Any, frozenset[str]] = WeakKeyDictionary()
+_read: WeakKeyDictionary[Any, frozenset[str]] = WeakKeyDictionary()  # names of all code that a function reaches
 
 
 def _key(fn: Any) -> Any:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from fuser.errors import TraceError
-from fuser.frontend import capture, shims, torch_calls
+from fuser.frontend import capture, classes, shims, torch_calls
 from fuser.frontend.context import Captured, Context
 from fuser.frontend.storage import Storage
 from fuser.frontend.tracer import TracedArray
@@ -38,6 +38,8 @@ class Rebinder:
         self._watched: list[tuple[dict[str, Any], dict[str, Any], str]] = []  # (namespace, as it was, path)
         self._cells: list[tuple[Any, Any, str]] = []
         self._containers: list[tuple[Any, Any, str]] = []
+        self._classes: dict[type, tuple[type, dict[str, Any]]] = {}  # stand-in -> (original, attributes as they were)
+        self._originals: dict[int, Any] = {}  # id of a clone -> the object
 
     def callable(self, fn: Any) -> Any:
         """The function to call, whatever kind of callable it is."""
@@ -81,6 +83,8 @@ class Rebinder:
             return types.MethodType(self.function(value.__func__), owner)
         if isinstance(value, functools.partial):
             return self._partial(value, path, get, depth)
+        if isinstance(value, type):
+            return self._class(value) if classes.eligible(value) else value
         if type(value) in (list, tuple, dict, OrderedDict):
             return self._container(value, path, get, depth)
         return self._object(value, path, get, depth)
@@ -122,6 +126,9 @@ class Rebinder:
         self._made[id(f)] = new  # before what it refers to: functions may call each other
         self._kept.append(f)
         self._fill_globals(f, new.__globals__)
+        for name, value in f.__dict__.items():
+            new.__dict__[name] = self.value(value, f"{f.__name__}.{name}", _attribute(_constant(f), name), 1)
+        self._watched.append((new.__dict__, dict(new.__dict__), f.__name__))
         for name, old, cell in zip(f.__code__.co_freevars, f.__closure__ or (), cells, strict=True):
             try:
                 cell.cell_contents = self.value(old.cell_contents, name, _attribute(_constant(old), "cell_contents"), 0)
@@ -133,10 +140,18 @@ class Rebinder:
     def _namespace(self, f: types.FunctionType) -> dict[str, Any]:
         found = self._globals.get(id(f.__globals__))
         if found is None:
-            found = {"__name__": f.__module__, "__builtins__": getattr(f, "__builtins__", vars(builtins))}
+            own = {**getattr(f, "__builtins__", vars(builtins)), "__import__": functools.partial(self._import, f)}
+            found = {"__name__": f.__module__, "__builtins__": own}
             self._globals[id(f.__globals__)] = found
             self._filled[id(f.__globals__)] = dict(found)
         return found
+
+    def _import(
+        self, f: types.FunctionType, name: str, space: Any = None, names: Any = None, given: Any = (), level: int = 0
+    ) -> Any:
+        """`import` inside the function: the module's stand-in."""
+        module = builtins.__import__(name, f.__globals__, names, given or (), level)
+        return self.value(module, name, _constant(module), 0)
 
     def _fill_globals(self, f: types.FunctionType, into: dict[str, Any]) -> None:
         outer = f.__globals__
@@ -174,32 +189,68 @@ class Rebinder:
     def _object(self, value: Any, path: str, get: Get, depth: int) -> Any:
         """A clone of an object whose attributes have stand-ins (`self.w` of a model)."""
         attributes = getattr(value, "__dict__", None)
-        kind = type(value)
-        if not isinstance(attributes, dict) or isinstance(value, type) or capture.is_library(kind.__module__):
+        own = type(value)
+        if not isinstance(attributes, dict) or capture.is_library(own.__module__):
             return value
+        kind = self.value(own, own.__name__, _constant(own), 0)
         try:
             clone = object.__new__(kind)
         except TypeError:
             return value
+        self._originals[id(clone)] = value
         self._made[id(value)] = clone  # before its attributes, which may refer back to it
         self._kept.append(value)
         items = {k: self.value(v, f"{path}.{k}", _attribute(get, k), depth + 1) for k, v in attributes.items()}
-        if all(items[k] is attributes[k] for k in items):
+        if kind is own and all(items[k] is attributes[k] for k in items):
             self._watched.append((attributes, items, path))
             return value
         clone.__dict__.update(items)
         self._watched.append((clone.__dict__, items, path))
+        for name in classes.cached(kind):  # what an instance stores by itself is no change of the program's
+            items.setdefault(name, _ANYTHING)
         return clone
+
+    def _class(self, cls: type) -> type:
+        """The stand-in of one of the user's classes."""
+        kept: list[type] = []
+
+        def made(new: type) -> None:
+            self._made[id(cls)] = new
+            kept.append(new)
+
+        try:
+            new = classes.stand_in(self, cls, made)
+        except TypeError:  # a layout or base that cannot be subclassed anew
+            new = cls
+        if new is not cls:
+            self._classes[new] = (cls, classes.attributes(new))
+        return new
+
+    def original(self, value: Any) -> Any:
+        """What the caller knows an object of the trace as; of one made in the trace, its own class."""
+        known = self._originals.get(id(value))
+        if known is not None:
+            return known
+        if isinstance(value, type):
+            return self._classes.get(value, (value, {}))[0]
+        if type(value) in self._classes:
+            value.__class__ = self._classes[type(value)][0]
+        return value
 
     # -- afterwards --------------------------------------------------------------------------------------
     def check(self) -> None:
         """Refuse a program that stored into objects or containers of the outside: a call would not do that again."""
         for namespace, before, path in self._watched:
-            changed = [k for k, v in namespace.items() if k not in before or before[k] is not v]
+            changed = [
+                k for k, v in namespace.items() if before.get(k, _MISSING) is not v and before.get(k) is not _ANYTHING
+            ]
             if changed:
                 namespace.clear()
-                namespace.update(before)  # where it is a real object's, nothing traced may stay in it
+                namespace.update(
+                    {k: v for k, v in before.items() if v is not _ANYTHING}
+                )  # where it is a real object's, nothing traced may stay in it
                 raise _outside(f"{path}.{changed[0]}")
+        self._check_classes()
         for cell, content, path in self._cells:
             if cell.cell_contents is not content:
                 raise _outside(path)
@@ -211,6 +262,20 @@ class Rebinder:
             same = len(made) == len(before) and all(a is b for a, b in zip(_items(made), _items(before), strict=True))
             if not same:
                 raise _outside(path)
+
+    def _check_classes(self) -> None:
+        for new, (cls, before) in self._classes.items():
+            now = classes.attributes(new)
+            for name in now:
+                if now[name] is not before.get(name, _MISSING):
+                    raise _outside(f"{cls.__name__}.{name}")
+
+
+_ANYTHING, _MISSING = object(), object()
+
+
+def _same(before: Any, now: Any) -> bool:
+    return before is now or before is _ANYTHING
 
 
 def _constant(value: Any) -> Get:

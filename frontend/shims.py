@@ -53,7 +53,8 @@ class Shim(types.ModuleType):
 def numpy_shim(ctx: Context) -> Shim:
     """`np` as a traced function sees it."""
     replaced = {name: creator(ctx, getattr(np, name)) for name in (*BY_ROW, *OWN)}
-    return Shim(np, {**replaced, "random": random_shim(ctx, "np.random")})
+    readers = {name: _refused(f"np.{name}", _ONCE) for name in READERS}
+    return Shim(np, {**replaced, **readers, "random": random_shim(ctx, "np.random")})
 
 
 def creator(ctx: Context, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -172,7 +173,21 @@ def length(value: Any) -> Any:
     return len(value)
 
 
-BUILTINS: dict[str, Any] = {"len": length}
+def _refused(name: str, why: str) -> Callable[..., NoReturn]:
+    def call(*args: Any, **kwargs: Any) -> NoReturn:
+        message = f"`{name}` inside a traced function {why}"
+        raise TraceError(message, "outside-read", (), ("do it outside and pass the value as an argument",))
+
+    return call
+
+
+_ONCE = "would read once, while tracing, and give the same value at every call"
+_NAMES = "reads names that a trace does not follow"
+BUILTINS: dict[str, Any] = {
+    "len": length, "open": _refused("open", _ONCE), "input": _refused("input", _ONCE),
+    "eval": _refused("eval", _NAMES), "exec": _refused("exec", _NAMES), "globals": _refused("globals", _NAMES),
+}  # fmt: skip
+READERS = ("load", "loadtxt", "genfromtxt", "fromfile", "memmap", "fromregex")  # NumPy's, of files
 
 
 # -- randomness --------------------------------------------------------------------------------------

@@ -18,8 +18,8 @@ from fuser import hostcomplex, trees
 from fuser.construct import elementwise
 from fuser.construct.common import NeedsStatic
 from fuser.construct.loop import known_round, round_needed
-from fuser.errors import FuserError
-from fuser.frontend import purity
+from fuser.errors import FuserError, TraceTypeError
+from fuser.frontend import capture, purity
 from fuser.frontend.complexscalar import ComplexScalar
 from fuser.frontend.context import Context, Specialize, tracing
 from fuser.frontend.poison import StopTrace
@@ -145,6 +145,12 @@ class _Run:
             return ArrayLeaf(len(outputs) - 1)
         if type(leaf) is Selection:
             leaf._refused()
+        leaf = self.rebinder.original(leaf)
+        if any(type(v) in (TracedArray, Scalar, ComplexScalar) for v in vars_of(leaf)):
+            message = (
+                f"a {type(leaf).__name__} that holds traced arrays is returned: a call returns arrays and containers"
+            )
+            raise TraceTypeError(message, "result", (), ("return its arrays: return r.a, r.b",))
         return StaticLeaf(leaf)
 
     def _effects(self) -> list[Effect]:
@@ -155,6 +161,11 @@ class _Run:
                 changed.append((self.ctx.position(storage.origin), storage))
         changed.sort(key=lambda pair: pair[1].changed)
         return [Effect(position, storage.node) for position, storage in changed if position is not None]
+
+
+def vars_of(value: Any) -> Sequence[Any]:
+    """The attributes of an object of the user's; none for others."""
+    return list(getattr(value, "__dict__", {}).values()) if not capture.is_library(type(value).__module__) else ()
 
 
 def bind(fn: Callable[..., Any], arguments: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -17,10 +17,13 @@ import numpy as np
 from fuser.frontend.capture import (
     cell_value,
     global_names,
+    imported,
     inner_function,
     is_library,
     is_users_function,
+    names_of,
     resolve,
+    surroundings,
 )
 
 _CONSTANT = (
@@ -91,6 +94,8 @@ def watch(fn: Any) -> Watched | None:
 
 def _read_by(f: types.FunctionType, watched: Watched) -> list[Any] | None:
     """Notes what `f` reads; the values, or None if one of them can change inside."""
+    if _reads_process(f) or f.__dict__.keys() - {"__wrapped__"}:
+        return None
     values = []
     for name, chain in global_names(f.__code__):
         value = f.__globals__.get(name, _MISSING)
@@ -100,10 +105,20 @@ def _read_by(f: types.FunctionType, watched: Watched) -> list[Any] | None:
         if isinstance(value, types.ModuleType) and not is_library(value.__name__) and chain:
             return None  # an attribute of a user's module
         values.append(resolve(value, name, chain)[1])
+        if isinstance(values[-1], types.ModuleType) and not is_library(values[-1].__name__):
+            return None  # the module goes on to be read as an object
     for cell in f.__closure__ or ():
         values.append(cell_value(cell))
         watched.cells.append((cell, values[-1]))
     return values if all(map(_steady, values)) else None
+
+
+def _reads_process(f: types.FunctionType) -> bool:
+    """Whether code may read what no name of its own holds: modules imported inside, the environment, a clock."""
+    names = names_of(f.__code__)
+    if imported(f.__code__, f.__globals__.get("__package__")):
+        return True
+    return any(surroundings(names, clock=True))
 
 
 def _steady(value: Any) -> bool:
@@ -114,4 +129,5 @@ def _steady(value: Any) -> bool:
         return is_library(value.__module__)
     kind = type(value)  # NumPy's dispatchers and CuPy's ufuncs
     library = kind.__module__.partition(".")[0]
-    return callable(value) and library in ("numpy", "cupy", "torch") and inner_function(value) is None
+    holds = any(isinstance(v, np.ndarray) for v in getattr(value, "__dict__", {}).values())  # a polynomial, say
+    return callable(value) and library in ("numpy", "cupy", "torch") and inner_function(value) is None and not holds

@@ -171,7 +171,7 @@ class Compiled:
 
     def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Bound:
         try:
-            values = self._signature.bind(*args, **kwargs)
+            values = self._source.signature.bind(*args, **kwargs)  # its defaults may have been replaced
         except TypeError as error:
             raise ArgumentError(f"{self.__name__}{self._signature}: {error}", "call-signature") from None
         values.apply_defaults()
