@@ -1,4 +1,4 @@
-"""`python -m benchmarks gpu|cpu|calls|startup|counters|order|table|plot`: measure, and draw what was measured.
+"""`python -m benchmarks gpu|cpu|calls|startup|counters|order|plans|planning|table|plot`: measure, draw what was measured.
 
 In: the command line. Out: lines while it runs, a JSON file, markdown, SVG.
 """
@@ -119,6 +119,18 @@ def _startup(given: argparse.Namespace) -> None:
     startup.run(given.device, given.rounds, _saver(given.out or RESULTS / name), _say)
 
 
+def _plans(given: argparse.Namespace) -> None:
+    from benchmarks import plans
+
+    rows = plans.workloads(given.only.split(",") if given.only else None)
+    if given.divide > 1:
+        from benchmarks.workloads import resized
+
+        rows = [resized(w, given.divide) for w in rows]
+    record = plans.run(rows, given.device, given.seconds, _saver(given.out or RESULTS / "plans.json"), _say)
+    print(plans.table(record))
+
+
 def _table(given: argparse.Namespace) -> None:
     from benchmarks import report
 
@@ -174,6 +186,13 @@ def parser() -> argparse.ArgumentParser:
     startup.add_argument("--rounds", type=int, default=7, help="processes of every contender")
     startup.add_argument("--out", type=Path, help="JSON file; benchmarks/results/ where left out")
     startup.set_defaults(run=_startup)
+    plans = commands.add_parser("plans", help="the chosen plan of each program beside others, each measured")
+    plans.add_argument("--only", help="ids or their beginnings, as L01,P09")
+    plans.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: a trial of the suite itself")
+    plans.add_argument("--seconds", type=float, default=float("inf"), help="begin no new program after so long")
+    plans.add_argument("--divide", type=int, default=1, help="run sizes divided by this")
+    plans.add_argument("--out", type=Path, help="JSON file; benchmarks/results/plans.json where left out")
+    plans.set_defaults(run=_plans)
     table = commands.add_parser("table", help="markdown from results")
     table.add_argument("results", type=Path, nargs="+")
     table.add_argument("--readme", type=Path, help="write it between the <!-- speed --> markers of this file")

@@ -21,12 +21,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Resources:
-    """What a compiler reported of a kernel; -1 where it reports nothing (CPU)."""
+    """What a compiler reported of a kernel, and the registers that were expected of its code; -1 where there is
+    nothing to report (CPU).
+    """
 
     registers: int = -1
     spills: int = -1
     stack: int = -1
     shared: int = -1
+    expected: int = -1
 
 
 class BufferLike(Protocol):

@@ -133,13 +133,22 @@ def _restore_cpu(kernel: Any, entry: cache_files.Entry) -> Built:
 _CPU = kernels.Compiler(_compile_cpu, _cpu_parts, _restore_cpu)
 
 
+def _printed(kernel: Any) -> tuple[str, int]:
+    """CUDA C of a kernel, and the registers that it is expected to take."""
+    from fuser.codegen import registers
+    from fuser.codegen.cuda import printer
+
+    ready = _expanded(kernel)
+    return printer.print_kernel(ready), registers.estimate(ready)
+
+
 def _compile_cuda(kernel: Any, device: Device) -> Built:
-    from fuser.codegen.cuda import nvrtc, printer
+    from fuser.codegen.cuda import nvrtc
     from fuser.runtime.cuda import LazyKernel
 
-    source = printer.print_kernel(_expanded(kernel))
+    source, expected = _printed(kernel)
     binary = nvrtc.compile(source, kernel.name, device.name)
-    resources = Resources(binary.registers, binary.spills, binary.stack, binary.shared)
+    resources = Resources(binary.registers, binary.spills, binary.stack, binary.shared, expected)
     return Built(kernel, LazyKernel(binary.cubin, kernel.name, *_launch_extras(kernel)), resources, lambda: source)
 
 
@@ -152,11 +161,10 @@ def _launch_extras(kernel: Any) -> tuple[int, int]:
 
 def _uncompiled(kernel: Any, missing: DeviceError) -> Built:
     """A kernel of which only the source can be had: to be planned and read, not run."""
-    from fuser.codegen.cuda import printer
     from fuser.runtime.cuda import Uncompiled
 
-    source = printer.print_kernel(_expanded(kernel))
-    return Built(kernel, Uncompiled(missing), Resources(), lambda: source)
+    source, expected = _printed(kernel)
+    return Built(kernel, Uncompiled(missing), Resources(expected=expected), lambda: source)
 
 
 def _cuda_parts(built: Built) -> tuple[Mapping[str, bytes], Mapping[str, Any]]:

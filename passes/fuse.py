@@ -19,7 +19,7 @@ from fuser.passes.clusters import Partition
 from fuser.passes.facts import Facts
 from fuser.passes.legality import describe, named
 from fuser.passes.limits import Limits
-from fuser.passes.search import Search
+from fuser.passes.search import Search, Wishes
 
 PATH_BUDGET = 1024  # clusters looked at when asking whether a merge would close a cycle
 
@@ -30,13 +30,16 @@ class Options:
 
     in_place: let groups store straight into updated arguments where that is safe (the runtime must then not copy back,
     and must use a plan without it when arguments overlap). path_budget: bound of one cycle question. merge: False
-    leaves every operator a kernel of its own (what fused programs are compared with).
+    leaves every operator a kernel of its own (what fused programs are compared with). always: merge whatever is legal,
+    also where that costs time or registers. apart: pairs of node ids that must not share a kernel.
     """
 
     contiguous: Collection[int] = ()
     in_place: bool = False
     path_budget: int = PATH_BUDGET
     merge: bool = True
+    always: bool = False
+    apart: Collection[tuple[int, int]] = ()
 
 
 def plan_groups(
@@ -48,14 +51,15 @@ def plan_groups(
     partition = Partition(facts, options.path_budget)
     strided = {n.id for p, n in graph.inputs.items() if p not in options.contiguous}
     limits = Limits(facts, device, strided)
-    search = Search(partition, limits)
+    search = Search(partition, limits, Wishes(options.always, options.apart))
     if options.merge:
         search.run()
     kernels = repair.units(partition, search, device)
     again = repair.Recompute(facts, kernels, limits)
     launches = batch.Batching(facts, limits)
-    if options.merge:
+    if options.merge and not options.apart:
         again.run()
+    if options.merge:
         kernels = launches.run(kernels)
     order = effects.execution_order(facts, kernels)
     groups = _name_all(facts, [kernels[k].formed.group for k in order])

@@ -100,8 +100,8 @@ def scratch(facts: Facts, cores: Iterable[int]) -> int:
         if isinstance(node.attrs, LoopAttrs):
             found.append(sum(width(facts, i.id) for i in node.inputs[: 1 + node.attrs.states]) + LOOP_VALUES)
             continue
-        beyond = getattr(getattr(rows.get(node.op), "cost", None), "registers", 0)
-        found.append(beyond * width(facts, k))
+        cost = getattr(rows.get(node.op), "cost", None)
+        found.append(0 if cost is None else cost.scratch(node.dtype.bytes))
     return max(found)
 
 

@@ -10,7 +10,7 @@ pair of neighbours in a list of readers enters once, so the work is near-linear 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
@@ -58,10 +58,22 @@ class Considered:
     numbers: Numbers
 
 
+@dataclass(frozen=True)
+class Wishes:
+    """What is asked of the search beside its own judgement.
+
+    always: merge whatever is legal. apart: pairs of cores that must not share a kernel.
+    """
+
+    always: bool = False
+    apart: Collection[tuple[int, int]] = ()
+
+
 class Search:
     """One run of the search on a partition."""
 
-    def __init__(self, partition: Partition, limits: Limits) -> None:
+    def __init__(self, partition: Partition, limits: Limits, wishes: Wishes) -> None:
+        self.wishes = wishes
         self.partition, self.facts, self.device, self.limits = partition, partition.facts, limits.device, limits
         self.heap: list[tuple[Rank, Candidate]] = []
         self.serial = 0
@@ -180,7 +192,7 @@ class Search:
         stored = self.partition.stored(a.cores, flows, b) | self.partition.stored(b.cores)
         live = self._live(a, b, flows, stored)
         needs, refusal = self.limits.registers(live, {*a.inputs, *b.inputs})
-        if refusal is not None:
+        if refusal is not None and not self.wishes.always:
             return Refusal("registers", numbers={**numbers, **refusal.numbers})
         numbers["registers"] = needs
         if a.plain is not None and a.plain == b.plain and self._direct(a, b, flows):
@@ -192,7 +204,7 @@ class Search:
         before_us = self._time(a) + self._time(b)
         after_us = together.time_us(self.device)
         numbers |= {"us_apart": round(before_us, 2), "us_together": round(after_us, 2)}
-        if after_us > before_us:
+        if after_us > before_us and not self.wishes.always:
             if together.share == 1:
                 return Refusal("cost", numbers=numbers)
             space = formed.group.space
@@ -204,6 +216,8 @@ class Search:
     def _limits(self, a: Cluster, b: Cluster) -> Refusal | None:
         if "library" in (a.kind, b.kind):
             return Refusal("library")
+        if any((x in a.cores and y in b.cores) or (y in a.cores and x in b.cores) for x, y in self.wishes.apart):
+            return Refusal("marked")
         if (
             (b.kind != "scan" and a.kind == "scan")
             or a.kind == b.kind == "scan"

@@ -53,11 +53,11 @@ def addresses(body: tuple[Statement, ...]) -> frozenset[str]:
             continue
         found.add(made.var.name)
         work.extend(made.args)
-    derived = _thread_derived(body)
+    derived = thread_derived(body)
     return frozenset(found & derived)
 
 
-def _thread_derived(body: tuple[Statement, ...]) -> set[str]:
+def thread_derived(body: tuple[Statement, ...]) -> set[str]:
     """Variables computed from thread and ticket numbers, loop counters, parameters and literals, never from memory."""
     loaded_or_mutable: set[str] = set()
     derived: set[str] = set()

@@ -93,7 +93,7 @@ BASIC = (
     ),
     ScalarOp(
         name="divide", arity=2, symbol="/", rule=numpy_rule(np.divide), reference=np.divide, exact=True,
-        cuda={"f": Infix("/")}, llvm={"f": Instr("fdiv")}, cost=Cost(9, sfu=1, registers=2),
+        cuda={"f": Infix("/")}, llvm={"f": Instr("fdiv")}, cost=Cost(9, sfu=1, registers=8, wide=14),
         variants={"fast": Variant(cuda=fast("divide"), error=2.0**-22, cost=Cost(8, sfu=1, registers=1))},
         names=Names(
             numpy=("divide", "true_divide"), torch=("div", "divide", "true_divide"), dsl=("div", "true_divide"),
@@ -122,7 +122,7 @@ BASIC = (
     ),
     ScalarOp(
         name="reciprocal", arity=1, rule=numpy_rule(np.reciprocal), reference=_reciprocal_array, exact=True,
-        expand=_reciprocal, cost=Cost(9, sfu=1, registers=2), vjp=lambda g, y, x: (-(g * y * y),),
+        expand=_reciprocal, cost=Cost(9, sfu=1, registers=6, wide=8), vjp=lambda g, y, x: (-(g * y * y),),
         variants={"fast": Variant(cuda=fast("reciprocal"), error=2.0**-22, cost=Cost(8, sfu=1, registers=1))},
         names=Names(numpy=("reciprocal",), torch=("reciprocal",), methods=("reciprocal",)),
         notes="integer reciprocal of 0 is 0 (NumPy leaves it open)",

@@ -122,11 +122,22 @@ def pick(spellings: Spellings, dtype: DType, second: DType | None = None) -> Spe
 # -- rows ------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Cost:
-    """What one evaluation costs: issue slots, special-function-unit uses, registers beyond its operands."""
+    """What one evaluation costs: issue slots, special-function-unit uses, registers beyond its operands.
+
+    registers: of the 32-bit form; wide: of the 64-bit form (twice as many where None). Both as NVRTC 13.5 reports them
+    for a kernel of that operator alone, less those of a product.
+    """
 
     instructions: float = 1
     sfu: float = 0
     registers: int = 0
+    wide: int | None = None
+
+    def scratch(self, nbytes: int) -> int:
+        """Registers beyond its operands on values of that many bytes."""
+        if nbytes < 8:
+            return self.registers
+        return 2 * self.registers if self.wide is None else self.wide
 
 
 @dataclass(frozen=True)

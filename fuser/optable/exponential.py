@@ -71,8 +71,9 @@ def _function(
 
 
 # Costs: the f32 function's instructions in SASS (NVRTC 13, sm_90), slow paths apart, and registers beyond its operands.
-_EXP, _EXP2, _EXPM1 = Cost(9, sfu=1, registers=2), Cost(4, sfu=1, registers=2), Cost(24, registers=4)
-_LOG, _LOG1P = Cost(27, registers=6), Cost(29, registers=5)
+_EXP, _EXP2 = Cost(9, sfu=1, registers=4, wide=4), Cost(4, sfu=1, registers=4, wide=4)
+_EXPM1 = Cost(24, registers=4, wide=5)
+_LOG, _LOG1P = Cost(27, registers=4, wide=16), Cost(29, registers=5, wide=14)
 
 
 def _near_one(stem: str) -> Variant:

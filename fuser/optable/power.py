@@ -62,8 +62,8 @@ def _vjp_power(g: S, y: S, a: S, b: S) -> tuple[S, S]:
 
 
 # Costs: the f32 function's instructions in SASS (NVRTC 13, sm_90), slow paths apart, and registers beyond its operands.
-_ROOT = Cost(9, sfu=1, registers=2)
-_POW = Cost(91, sfu=1, registers=10)
+_ROOT = Cost(9, sfu=1, registers=4, wide=12)
+_POW = Cost(91, sfu=1, registers=10, wide=20)
 
 ROWS = (
     ScalarOp(
@@ -90,21 +90,21 @@ ROWS = (
     ),
     ScalarOp(
         name="rsqrt", arity=1, rule=floats(1), reference=_rsqrt_array, exact=True, expand=lambda x: 1.0 / x.op("sqrt"),
-        cost=Cost(18, sfu=2, registers=2), domain=(1e-3, 1e3), vjp=lambda g, y, x: (g * -0.5 * y / x,),
+        cost=Cost(18, sfu=2, registers=4, wide=8), domain=(1e-3, 1e3), vjp=lambda g, y, x: (g * -0.5 * y / x,),
         variants={"fast": Variant(cuda=fast("rsqrt"), error=2.0**-22, cost=Cost(4, sfu=1, registers=1))},
         names=Names(torch=("rsqrt",), methods=("rsqrt",)),
         notes="1/sqrt(x), two correct roundings (within 2 ulp), the same bits on every device; zeros give infinities",
     ),
     ScalarOp(
         name="cbrt", arity=1, rule=numpy_rule(np.cbrt), reference=in_double(np.cbrt), cuda=c_call("cbrt"),
-        expand=powers.cbrt, cost=Cost(16, sfu=2, registers=6), ulp={"f32": 2, "f64": 5},
+        expand=powers.cbrt, cost=Cost(16, sfu=2, registers=6, wide=8), ulp={"f32": 2, "f64": 5},
         names=Names(numpy=("cbrt",), scipy=("cbrt",)), vjp=lambda g, y, x: (g / (y * y * 3.0),),
         notes="negative arguments have a real root",
     ),
     ScalarOp(
         name="hypot", arity=2, rule=numpy_rule(np.hypot), reference=in_double(np.hypot),
         cuda={"f32": Call("hypotf")},  # CUDA's for f64 gives infinity where the result is the largest double
-        expand=powers.hypot, cost=Cost(20, sfu=2, registers=5), ulp={"f32": 3, "f64": 2},
+        expand=powers.hypot, cost=Cost(20, sfu=2, registers=7, wide=14), ulp={"f32": 3, "f64": 2},
         vjp=lambda g, y, a, b: (g * a / y, g * b / y),
         names=Names(numpy=("hypot",), torch=("hypot",)), notes="no overflow in between; an infinity wins over NaN",
     ),

@@ -144,13 +144,14 @@ ERRORS = (
     ScalarOp(
         name="erf", arity=1, rule=floats(1), reference=elementwise(math.erf), cuda=c_call("erf"),
         expand=errorfunctions.erf,
-        cost=Cost(27, sfu=1, registers=4), ulp={"f32": 2, "f64": 2}, domain=(-5, 5), names=_names("erf", "erf"),
+        cost=Cost(27, sfu=1, registers=4, wide=6), ulp={"f32": 2, "f64": 2}, domain=(-5, 5), names=_names("erf", "erf"),
         vjp=lambda g, y, x: (g * (-(x * x)).op("exp") * TWO_OVER_SQRT_PI,), notes="keeps -0.0",
     ),
     ScalarOp(
         name="erfc", arity=1, rule=floats(1), reference=elementwise(math.erfc), cuda=c_call("erfc"),
         expand=errorfunctions.erfc,
-        cost=Cost(48, sfu=3, registers=8), ulp={"f32": 4, "f64": 5}, domain=(-5, 9), names=_names("erfc", "erfc"),
+        cost=Cost(48, sfu=3, registers=8, wide=16),
+        ulp={"f32": 4, "f64": 5}, domain=(-5, 9), names=_names("erfc", "erfc"),
         vjp=lambda g, y, x: (g * (-(x * x)).op("exp") * -TWO_OVER_SQRT_PI,), notes="accurate in the upper tail",
     ),
     ScalarOp(

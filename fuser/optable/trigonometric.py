@@ -37,32 +37,32 @@ def _function(
 # Costs: the f32 function's instructions in SASS (NVRTC 13, sm_90), slow paths apart, and registers beyond its operands.
 CIRCULAR = (
     _function(
-        "sin", "sin", np.sin, (-100, 100), Cost(28, registers=13), (2, 2),
+        "sin", "sin", np.sin, (-100, 100), Cost(28, registers=13, wide=16), (2, 2),
         lambda g, y, x: (g * x.op("cos"),), "keeps -0.0; inf gives NaN", circular.sin, form=complexes.sin,
     ),
     _function(
-        "cos", "cos", np.cos, (-100, 100), Cost(28, registers=13), (2, 2),
+        "cos", "cos", np.cos, (-100, 100), Cost(28, registers=13, wide=16), (2, 2),
         lambda g, y, x: (-(g * x.op("sin")),), "inf gives NaN", circular.cos, form=complexes.cos,
     ),
     _function(
-        "tan", "tan", np.tan, (-1.5, 1.5), Cost(36, sfu=1, registers=14), (4, 2),
+        "tan", "tan", np.tan, (-1.5, 1.5), Cost(36, sfu=1, registers=12, wide=14), (4, 2),
         lambda g, y, x: (g * (y * y + 1.0),), "keeps -0.0", circular.tan, form=complexes.tan,
     ),
     _function(
-        "arcsin", "asin", np.arcsin, (-0.99, 0.99), Cost(25, sfu=1, registers=4), (4, 2),
+        "arcsin", "asin", np.arcsin, (-0.99, 0.99), Cost(25, sfu=1, registers=4, wide=8), (4, 2),
         lambda g, y, x: (g / (1.0 - x * x).op("sqrt"),), "NaN outside [-1, 1]", inverse_circular.arcsin,
     ),
     _function(
-        "arccos", "acos", np.arccos, (-0.99, 0.99), Cost(26, sfu=1, registers=5), (4, 2),
+        "arccos", "acos", np.arccos, (-0.99, 0.99), Cost(26, sfu=1, registers=5, wide=10), (4, 2),
         lambda g, y, x: (-(g / (1.0 - x * x).op("sqrt")),), "NaN outside [-1, 1]", inverse_circular.arccos,
     ),
     _function(
-        "arctan", "atan", np.arctan, (-50, 50), Cost(19, sfu=1, registers=6), (3, 2),
+        "arctan", "atan", np.arctan, (-50, 50), Cost(19, sfu=1, registers=6, wide=6), (3, 2),
         lambda g, y, x: (g / (x * x + 1.0),), "keeps -0.0", inverse_circular.arctan,
     ),
     ScalarOp(
         name="arctan2", arity=2, rule=numpy_rule(np.arctan2), reference=in_double(np.arctan2), cuda=c_call("atan2"),
-        expand=inverse_circular.arctan2, cost=Cost(40, sfu=2, registers=10), ulp={"f32": 3, "f64": 2}, domain=(-50, 50),
+        expand=inverse_circular.arctan2, cost=Cost(40, sfu=2, registers=10, wide=16), ulp={"f32": 3, "f64": 2}, domain=(-50, 50),
         names=Names(numpy=("arctan2", "atan2"), torch=("atan2", "arctan2"), dsl=("atan2",), methods=("atan2",)),
         vjp=lambda g, y, a, b: (g * b / (a * a + b * b), -(g * a) / (a * a + b * b)),
         notes="signs of zeros choose the quadrant, as in C",
@@ -83,28 +83,28 @@ LIBRARY = tuple(_library(short, ufunc) for short, ufunc in (("sin", np.sin), ("c
 
 HYPERBOLIC = (
     _function(
-        "sinh", "sinh", np.sinh, (-80, 80), Cost(25, sfu=2, registers=6), (3, 2),
+        "sinh", "sinh", np.sinh, (-80, 80), Cost(25, sfu=2, registers=6, wide=20), (3, 2),
         lambda g, y, x: (g * x.op("cosh"),), "keeps -0.0", hyperbolic.sinh, form=complexes.sinh,
     ),
     _function(
-        "cosh", "cosh", np.cosh, (-80, 80), Cost(16, sfu=2, registers=3), (2, 2),
+        "cosh", "cosh", np.cosh, (-80, 80), Cost(16, sfu=2, registers=3, wide=6), (2, 2),
         lambda g, y, x: (g * x.op("sinh"),), "at least 1", hyperbolic.cosh, form=complexes.cosh,
     ),
     _function(
-        "tanh", "tanh", np.tanh, (-10, 10), Cost(17, sfu=2, registers=6), (2, 2),
+        "tanh", "tanh", np.tanh, (-10, 10), Cost(17, sfu=2, registers=6, wide=8), (2, 2),
         lambda g, y, x: (g * (1.0 - y * y),), "keeps -0.0", hyperbolic.tanh,
         Variant(cuda=fast("tanh"), error=2.0**-18, cost=Cost(11, sfu=2, registers=3)), complexes.tanh,
     ),
     _function(
-        "arcsinh", "asinh", np.arcsinh, (-1e6, 1e6), Cost(41, sfu=2, registers=5), (3, 3),
+        "arcsinh", "asinh", np.arcsinh, (-1e6, 1e6), Cost(41, sfu=2, registers=5, wide=16), (3, 3),
         lambda g, y, x: (g / (x * x + 1.0).op("sqrt"),), "keeps -0.0", hyperbolic.arcsinh,
     ),
     _function(
-        "arccosh", "acosh", np.arccosh, (1.01, 1e6), Cost(42, sfu=1, registers=5), (4, 3),
+        "arccosh", "acosh", np.arccosh, (1.01, 1e6), Cost(42, sfu=1, registers=5, wide=16), (4, 3),
         lambda g, y, x: (g / (x * x - 1.0).op("sqrt"),), "NaN below 1", hyperbolic.arccosh,
     ),
     _function(
-        "arctanh", "atanh", np.arctanh, (-0.99, 0.99), Cost(38, sfu=1, registers=5), (3, 2),
+        "arctanh", "atanh", np.arctanh, (-0.99, 0.99), Cost(38, sfu=1, registers=5, wide=18), (3, 2),
         lambda g, y, x: (g / (1.0 - x * x),), "infinities at -1 and 1, NaN beyond", hyperbolic.arctanh,
     ),
 )  # fmt: skip

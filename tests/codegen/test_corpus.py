@@ -1,5 +1,5 @@
-"""Every kernel of the examples and of the public workloads compiles for every architecture, spills nothing, and uses
-about the registers that were predicted.
+"""Every kernel of the examples, of the public workloads and of random groups compiles for every architecture, spills
+nothing, keeps no array on the stack, and uses about the registers that were predicted.
 
 The table of registers is printed, and written to build/registers-ARCH.md for the record. No GPU is needed.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -22,13 +22,19 @@ import fuser
 from benchmarks.workloads import WORKLOADS
 from fuser import targets
 from fuser.codegen.cuda import nvrtc
+from fuser.codegen.loops import Let, walk
 from fuser.errors import DeviceError
-from fuser.plan import PlannedKernel
+from fuser.toolchain import Built
+from tests.codegen.random_groups import built_groups
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py")) + sorted((ROOT / "examples").glob("*.fuse"))
-ARCHS = ["sm_90", pytest.param("sm_80", marks=pytest.mark.slow), pytest.param("sm_120", marks=pytest.mark.slow)]
-TYPICAL_ERROR, WORST_FACTOR, GRANULE = 0.3, 3.5, 8
+MANY = [pytest.param(arch, 300, marks=pytest.mark.slow) for arch in ("sm_80", "sm_90", "sm_120")]
+ARCHS = [("sm_90", 60), *MANY]  # with how many random groups
+# The error of predictions: the median, the furthest below, and the 90th percentile above.
+TYPICAL, LOW, HIGH = 0.10, 0.25, 0.35
+FITTED = ("sm_80", "sm_90")  # architectures whose compiler the model's constants come from
+KEEPS_ARRAY = frozenset({"sin", "cos", "tan"})  # for the reduction of large angles, 32 or 40 bytes a thread
 
 
 @dataclass(frozen=True)
@@ -40,10 +46,12 @@ class Row:
     predicted: float
     registers: int
     spills: int
+    stack: int
 
     @property
     def error(self) -> float:
-        return abs(self.predicted - self.registers) / self.registers
+        """Of the prediction; below 0 where it is too low."""
+        return (self.predicted - self.registers) / self.registers
 
     def __str__(self) -> str:
         return f"| {self.program} | {self.kernel} | {self.predicted:.0f} | {self.registers} | {self.spills} |"
@@ -81,7 +89,7 @@ def why_no_nvrtc() -> str | None:
 
 
 @cache
-def table(arch: str) -> tuple[tuple[Row, ...], tuple[str, ...]]:
+def table(arch: str, groups: int) -> tuple[tuple[Row, ...], tuple[str, ...]]:
     """(rows, programs that did not get through)."""
     rows, faults = [], []
     for name, compiled, inputs in programs():
@@ -90,41 +98,47 @@ def table(arch: str) -> tuple[tuple[Row, ...], tuple[str, ...]]:
         except Exception as error:
             faults.append(f"{name}: {type(error).__name__}: " + "\n".join(str(error).splitlines()[:3]))
             continue
-        rows += [row for k in kernels for row in _rows(name, k)]
+        rows += [_row(name, built) for k in kernels for built in k.built]
+    rows += [_row(name, built) for name, built in built_groups(arch, groups)]
     return tuple(rows), tuple(faults)
 
 
-def _rows(name: str, planned: PlannedKernel) -> Iterator[Row]:
-    for built in planned.built:
-        found = built.resources
-        yield Row(name, built.kernel.name, planned.predicted["registers"], found.registers, found.spills)
+def _row(program: str, built: Built) -> Row:
+    found = built.resources
+    known = any(isinstance(s, Let) and s.op in KEEPS_ARRAY for s in walk(built.kernel.body))  # type: ignore[attr-defined]
+    stack = 0 if known else found.stack
+    return Row(program, built.kernel.name, found.expected, found.registers, found.spills, stack)
 
 
-@pytest.mark.parametrize("arch", ARCHS)
-def test_every_kernel_compiles_without_spills_near_its_prediction(arch: str) -> None:
+@pytest.mark.parametrize(("arch", "groups"), ARCHS)
+def test_every_kernel_compiles_without_spills_near_its_prediction(arch: str, groups: int) -> None:
     if reason := why_no_nvrtc():
         pytest.skip(reason)
-    rows, faults = table(arch)
+    rows, faults = table(arch, groups)
     assert not faults, "\n".join(faults)
     _record(arch, rows)
-    assert [str(r) for r in rows if r.spills] == []
+    assert [str(r) for r in rows if r.spills or r.stack] == []
     assert [str(r) for r in rows if not 0 < r.registers <= 255] == []
     assert {r.program for r in rows} >= {w.id + " " + w.name for w in WORKLOADS}
-    far = [
-        str(r)
-        for r in rows
-        if not r.registers / WORST_FACTOR - GRANULE <= r.predicted <= r.registers * WORST_FACTOR + GRANULE
-    ]
-    assert far == []
-    assert statistics.median(r.error for r in rows) < TYPICAL_ERROR
+    if arch not in FITTED:
+        return
+    assert [str(r) for r in rows if r.error < -LOW] == []
+    assert statistics.median(abs(r.error) for r in rows) <= TYPICAL
+    assert _ninth(r.error for r in rows) <= HIGH
+
+
+def _ninth(errors: Iterable[float]) -> float:
+    """The 90th percentile."""
+    found = sorted(errors)
+    return found[len(found) * 9 // 10]
 
 
 def _record(arch: str, rows: tuple[Row, ...]) -> None:
-    errors = sorted(r.error for r in rows)
+    errors = [r.error for r in rows]
     lines = [
         f"# Registers on {arch}", "",
-        f"{len(rows)} kernels; error of the prediction: median {statistics.median(errors):.0%}, "
-        f"90th percentile {errors[len(errors) * 9 // 10]:.0%}", "",
+        f"{len(rows)} kernels; error of the prediction: median {statistics.median(map(abs, errors)):.0%}, "
+        f"90th percentile {_ninth(errors):.0%} above, worst {min(errors):.0%} below", "",
         "| program | kernel | predicted | compiled | spills |", "|---|---|---|---|---|", *map(str, rows),
     ]  # fmt: skip
     folder = ROOT / "build"
