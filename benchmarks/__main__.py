@@ -1,4 +1,4 @@
-"""`python -m benchmarks gpu|cpu|calls|startup|counters|order|plans|planning|table|plot`: measure, draw what was measured.
+"""`python -m benchmarks gpu|cpu|calls|startup|counters|order|plans|planning|table|plot`: measure, and draw it.
 
 In: the command line. Out: lines while it runs, a JSON file, markdown, SVG.
 """
@@ -131,6 +131,12 @@ def _plans(given: argparse.Namespace) -> None:
     print(plans.table(record))
 
 
+def _planning(given: argparse.Namespace) -> None:
+    from benchmarks import planning
+
+    planning.run(given.graphs or list(planning.GRAPHS), given.repeats, _say)
+
+
 def _table(given: argparse.Namespace) -> None:
     from benchmarks import report
 
@@ -193,6 +199,10 @@ def parser() -> argparse.ArgumentParser:
     plans.add_argument("--divide", type=int, default=1, help="run sizes divided by this")
     plans.add_argument("--out", type=Path, help="JSON file; benchmarks/results/plans.json where left out")
     plans.set_defaults(run=_plans)
+    planning = commands.add_parser("planning", help="how long planning takes as graphs grow")
+    planning.add_argument("graphs", nargs="*", help="chain, random, mixed, wide; all where left out")
+    planning.add_argument("--repeats", type=int, default=1)
+    planning.set_defaults(run=_planning)
     table = commands.add_parser("table", help="markdown from results")
     table.add_argument("results", type=Path, nargs="+")
     table.add_argument("--readme", type=Path, help="write it between the <!-- speed --> markers of this file")

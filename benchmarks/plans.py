@@ -194,7 +194,8 @@ def line(row: Record) -> str:
     for name, p in row["plans"].items():
         wrong = " WRONG" if "error" in p else ""
         plans.append(f"{name}: k{p['kernels']} r{p['registers']} {p['predicted_us']:.0f}/{p['us']:.0f}us{wrong}")
-    return f"{row['id']:5s} {row['name'][:34]:34s} {row['ratio']:.3f} {'ok  ' if row['within'] else 'MISS'} {'; '.join(plans)}"
+    verdict = f"{row['ratio']:.3f} {'ok  ' if row['within'] else 'MISS'}"
+    return f"{row['id']:5s} {row['name'][:34]:34s} {verdict} {'; '.join(plans)}"
 
 
 def table(record: Record) -> str:

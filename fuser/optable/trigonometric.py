@@ -62,7 +62,8 @@ CIRCULAR = (
     ),
     ScalarOp(
         name="arctan2", arity=2, rule=numpy_rule(np.arctan2), reference=in_double(np.arctan2), cuda=c_call("atan2"),
-        expand=inverse_circular.arctan2, cost=Cost(40, sfu=2, registers=10, wide=16), ulp={"f32": 3, "f64": 2}, domain=(-50, 50),
+        expand=inverse_circular.arctan2, cost=Cost(40, sfu=2, registers=10, wide=16),
+        ulp={"f32": 3, "f64": 2}, domain=(-50, 50),
         names=Names(numpy=("arctan2", "atan2"), torch=("atan2", "arctan2"), dsl=("atan2",), methods=("atan2",)),
         vjp=lambda g, y, a, b: (g * b / (a * a + b * b), -(g * a) / (a * a + b * b)),
         notes="signs of zeros choose the quadrant, as in C",
