@@ -192,6 +192,20 @@ def parser() -> argparse.ArgumentParser:
     startup.add_argument("--rounds", type=int, default=7, help="processes of every contender")
     startup.add_argument("--out", type=Path, help="JSON file; benchmarks/results/ where left out")
     startup.set_defaults(run=_startup)
+    _planner_commands(commands)
+    table = commands.add_parser("table", help="markdown from results")
+    table.add_argument("results", type=Path, nargs="+")
+    table.add_argument("--readme", type=Path, help="write it between the <!-- speed --> markers of this file")
+    table.set_defaults(run=_table)
+    plot = commands.add_parser("plot", help="a picture from results")
+    plot.add_argument("results", type=Path)
+    plot.add_argument("--out", type=Path, help="SVG or PNG; beside the results where left out")
+    plot.set_defaults(run=_plot)
+    return top
+
+
+def _planner_commands(commands: Any) -> None:
+    """Those about the planner."""
     plans = commands.add_parser("plans", help="the chosen plan of each program beside others, each measured")
     plans.add_argument("--only", help="ids or their beginnings, as L01,P09")
     plans.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: a trial of the suite itself")
@@ -203,15 +217,6 @@ def parser() -> argparse.ArgumentParser:
     planning.add_argument("graphs", nargs="*", help="chain, random, mixed, wide; all where left out")
     planning.add_argument("--repeats", type=int, default=1)
     planning.set_defaults(run=_planning)
-    table = commands.add_parser("table", help="markdown from results")
-    table.add_argument("results", type=Path, nargs="+")
-    table.add_argument("--readme", type=Path, help="write it between the <!-- speed --> markers of this file")
-    table.set_defaults(run=_table)
-    plot = commands.add_parser("plot", help="a picture from results")
-    plot.add_argument("results", type=Path)
-    plot.add_argument("--out", type=Path, help="SVG or PNG; beside the results where left out")
-    plot.set_defaults(run=_plot)
-    return top
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -34,7 +34,7 @@ class Device:
     inflight: bytes an SM must have on the way to reach `bandwidth`. issue: lane instructions/s. special:
     special-function results/s. argument_bytes: kernel parameter space. vector_bytes: widest load (CPU: a
     vector register). cluster: most blocks that can share a row. copies: whether global memory is copied into
-    shared memory asynchronously.
+    shared memory asynchronously. double: results/s of f64 arithmetic for each of f32.
     """
 
     name: str
@@ -56,6 +56,7 @@ class Device:
     warp: int = 32
     cluster: int = 1
     copies: bool = False
+    double: float = 0.5
 
     def __str__(self) -> str:
         return f"{self.name} ({self.model})"
@@ -79,9 +80,12 @@ def _cuda(name: str, model: str, sms: int, threads: int, shared_kb: int, l2_mb: 
     return Device(
         name, "cuda", model, sms, 65536, threads, shared_kb * KB, int(l2_mb * MB), tbs * 1e12, 4.5, inflight_kb * KB,
         sms * lanes * ghz * 1e9, sms * 16 * ghz * 1e9, cluster=cluster,
-        copies=int(name[3:]) >= 80,
+        copies=int(name[3:]) >= 80, double=0.5 if name in _DOUBLE else 1 / 64,
     )  # fmt: skip
 
+
+# Compute capabilities with 32 or 64 f64 lanes an SM (CUDA C++ Programming Guide, arithmetic throughput); others have 2.
+_DOUBLE = frozenset({"sm_70", "sm_80", "sm_90", "sm_100"})
 
 _MODELS = {
     d.name: d

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from fuser import loopbody
 from fuser.device import Device
+from fuser.dtypes import F64
 from fuser.graph import Graph, Node, PieceAttrs
 from fuser.group import Group, Stage
 from fuser.hostexpr import HostExpr
@@ -41,6 +42,11 @@ SOLO = 1.0
 # Multiply-adds of a library product against one f32 multiply-add a lane and cycle: tensor cores run half types about
 # 12 times as fast (H200 data sheet: 989 TFLOP/s dense bf16, 67 f32), and f64 at half the rate of f32.
 PRODUCT_RATE = {"f16": 12.0, "bf16": 12.0, "f32": 1.0, "f64": 0.5}
+# Columns of a block: a thread's 16 bytes of f32 for each of 8 threads, one 128-byte line.
+COLUMNS = 32
+# Bytes moved for each byte that is read across its rows: `s = x + y.T; s.sum(axis=1)` on f32[8192, 8192] took 519 us
+# on an H200 where its bytes alone would take 193.
+CROSSED = 6.0
 RESIDENT_SM = 64 * 1024  # bytes of a row that a block keeps in registers: 64 a thread, 1024 threads
 
 
@@ -90,7 +96,7 @@ def plain_load(
     for k in cores:
         node = facts.nodes[k]
         count, cost = facts.count(node.shape), operator_cost(node)
-        instructions += count * cost.instructions
+        instructions += count * slots(node, cost, device)
         special += count * cost.sfu
     written = list(stored)
     points = max((facts.count(facts.nodes[k].shape) for k in cores), default=0)
@@ -119,10 +125,10 @@ def group_load(facts: Facts, formed: Formed, inputs: Mapping[int, int], stored: 
         for index in indices:
             times = points if _everywhere(index, variables) else rows
             times = times if any(e.symbols for e in index) else min(times, facts.count(node.shape))
-            instructions += times * cost.instructions
+            instructions += times * slots(node, cost, device)
             special += times * cost.sfu
         if is_reduction(node):
-            instructions += points * cost.instructions
+            instructions += points * slots(node, cost, device)
     for k, indices in formed.walk.memory.items():
         for index in indices:
             times = points if _everywhere(index, variables) else rows
@@ -131,7 +137,32 @@ def group_load(facts: Facts, formed: Formed, inputs: Mapping[int, int], stored: 
         _access(facts, s.node, s.index, formed.extents) for s in formed.group.stores if not s.per_row
     )
     moved = _moved(facts, inputs, stored, device) + _read_again(facts, formed.group, inputs, device)
+    if device.kind == "cuda":
+        moved += _crossed(formed, inputs)
     return Load(moved, instructions, special, share(facts, formed.group, device))
+
+
+def slots(node: Node, cost: Cost, device: Device) -> float:
+    """Issue slots of one evaluation: f64 arithmetic has fewer units."""
+    return cost.instructions / (device.double if node.dtype == F64 and cost.instructions else 1.0)
+
+
+def _crossed(formed: Formed, inputs: Mapping[int, int]) -> float:
+    """Bytes moved beyond an input's own where neighbouring threads of a reduction read it across its rows.
+
+    A group without reductions turns such inputs in shared memory.
+    """
+    space = formed.group.space
+    if not space.reduced:
+        return 0.0
+    inner = f"r{len(space.reduced) - 1}" if space.inner else f"p{len(space.parallel) - 1}"
+    crossed = {
+        k
+        for k, indices in formed.walk.memory.items()
+        for index in indices
+        if index and inner not in index[-1].symbols and any(inner in e.symbols for e in index[:-1])
+    }
+    return (CROSSED - 1) * sum(inputs.get(k, 0) for k in crossed)
 
 
 def _everywhere(index: Index, reduced: Set[str] | None) -> bool:
@@ -152,6 +183,8 @@ def _read_again(facts: Facts, group: Group, inputs: Mapping[int, int], device: D
     full = [k for k in inputs if inputs[k] > rows * facts.nodes[k].storage.bytes]
     row = sum(inputs[k] for k in full) / rows
     keeps = max(RESIDENT_SM, device.shared_block) * device.cluster if device.kind == "cuda" else device.l2 / device.sms
+    if not group.space.inner and device.kind == "cuda":
+        row, keeps = row * COLUMNS, 0  # a block takes so many columns at once, and keeps none of them
     if row <= keeps:
         return 0.0
     factor = CACHED_COST if row * min(rows, device.sms) <= CACHED_SHARE * device.l2 else 1.0
