@@ -53,7 +53,9 @@ def _gpu(given: argparse.Namespace) -> None:
     names = _peer_names(given.peers, list(peers.PEERS))
     if "fuser" not in names:
         names.insert(0, "fuser")
-    options = gpu.Options(names, given.device, given.quick, given.seconds, given.seed, not given.no_profile)
+    options = gpu.Options(
+        names, given.device, given.quick, given.seconds, given.seed, not given.no_profile, given.warm_caches
+    )
     gpu.run(rows, options, _saver(given.out or RESULTS / "gpu.json"), _say)
 
 
@@ -170,6 +172,9 @@ def parser() -> argparse.ArgumentParser:
         if name == "gpu":
             sub.add_argument(
                 "--device", choices=("cuda", "cpu"), default="cuda", help="cpu: a trial of the suite itself"
+            )
+            sub.add_argument(
+                "--warm-caches", action="store_true", help="the same rows ran before: first calls are not recorded"
             )
             sub.add_argument("--no-profile", action="store_true", help="do not count launches with the profiler")
     counters = commands.add_parser("counters", help="bytes of a call by the GPU's counters; needs ncu")

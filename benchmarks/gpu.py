@@ -35,7 +35,8 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True)
 class Options:
-    """device: `cuda`, or `cpu` for a trial. quick: fewer repeats, no host time. seconds: no new row is begun later."""
+    """device: `cuda`, or `cpu` for a trial. quick: fewer repeats, no host time. seconds: no new row is begun later.
+    warm: an earlier run filled the compilers' disk caches, so that first calls say nothing and are left out."""
 
     peers: Sequence[str]
     device: str = "cuda"
@@ -43,6 +44,7 @@ class Options:
     seconds: float = float("inf")
     seed: int = 0
     profile: bool = True
+    warm: bool = False
 
 
 def versions(packages: Sequence[str]) -> dict[str, str]:
@@ -68,6 +70,7 @@ def run(
         **machine.describe(),
         "versions": versions(PACKAGES),
         "seed": options.seed,
+        "caches": "warm" if options.warm else "as found",
         "rows": [],
     }
     record["read_gbs"] = _read_ceiling(machine)
@@ -133,6 +136,9 @@ def measure(w: Workload, machine: Host, options: Options, say: Callable[[str], N
         _guarded(row["runs"][name], lambda p=prepared, n=name: _time(p, row, row["runs"][n], machine, options))  # type: ignore[misc]
     if options.profile and not (options.quick and machine.device == "cpu"):
         _guarded(row["runs"].get("fuser", {}), lambda: _profile(ready, row, machine), "note")
+    if options.warm:
+        for run in row["runs"].values():
+            run.pop("first_call_s", None)
     say(line(row))
     return row
 
@@ -239,7 +245,8 @@ def line(row: Record) -> str:
             text = f"{name} {run['us']:.0f}us {100 * run['share_of_copy']:.1f}%"
             if name == "fuser":
                 kernels = run.get("launches", run.get("planned_kernels"))
-                text += f" k{kernels} s{run.get('spills', 0)} first {run['first_call_s']:.1f}s"
+                text += f" k{kernels} s{run.get('spills', 0)}"
+                text += f" first {run['first_call_s']:.1f}s" if "first_call_s" in run else ""
                 text += f" [{'; '.join(run.get('schedules', []))}]"
             parts.append(text)
     return " | ".join(parts)
