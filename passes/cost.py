@@ -281,7 +281,7 @@ def _library(facts: Facts, group: Group, device: Device) -> dict[str, float]:
     """A matrix product in the vendor's library: memory and multiply-adds, whichever takes longer."""
     assert group.library is not None
     product = facts.nodes[group.library]
-    moved = sum(facts.nbytes(k) for k in (*group.inputs, group.library))
+    moved = sum(r.nbytes for r in facts.reads[group.library]) + facts.nbytes(group.library)
     folds = (
         facts.count(product.shape) * facts.dim(product.inputs[0].shape[-1]) / PRODUCT_RATE.get(product.dtype.name, 1)
     )

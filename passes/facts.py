@@ -16,6 +16,7 @@ from functools import cached_property
 from fuser.graph import Graph, ItemAttrs, Node, OpaqueAttrs, ReduceAttrs, ScalarAttrs
 from fuser.hostexpr import Dim, HostExpr
 from fuser.shapes import Shape
+from fuser.strided import strided
 
 UNKNOWN_DIM = 1024  # a dim that the sizes do not bind (one computed from a run-time scalar)
 
@@ -39,7 +40,9 @@ class Facts:
         self.nodes = graph.by_id
         self._counts: dict[Shape, int] = {}
         wanted = {n.id for n in graph.results}
-        wanted.update(i.id for n in graph.nodes if isinstance(n.attrs, OpaqueAttrs) for i in n.inputs)
+        called = [i for n in graph.nodes if isinstance(n.attrs, OpaqueAttrs) for i in n.inputs]
+        views = {i.id: v.source.id for i in called if i.id not in wanted and (v := strided(i)) is not None}
+        wanted.update(views.get(i.id, i.id) for i in called)
         self.anchored = frozenset(k for k in wanted if self.nodes[k].op != "input")
 
     # -- kinds -------------------------------------------------------------------------------------

@@ -194,8 +194,12 @@ class _Former:
 
 
 def _library(facts: Facts, opaque: int) -> Formed:
-    inputs = tuple(dict.fromkeys(i.id for i in facts.nodes[opaque].inputs))
-    return Formed(Group("", (opaque,), inputs, (), (), library=opaque), Walk(), {})
+    """A library call, with the views that it takes as they are."""
+    operands = tuple(dict.fromkeys(facts.nodes[opaque].inputs))
+    views = [i for i in operands if i.op != "input" and i.id not in facts.core_set]
+    inputs = tuple(dict.fromkeys(i.inputs[0].id if i in views else i.id for i in operands))
+    members = tuple(sorted([*(i.id for i in views), opaque]))
+    return Formed(Group("", members, inputs, (), (), library=opaque), Walk(), {})
 
 
 def describe(facts: Facts, group: Group) -> str:

@@ -114,9 +114,16 @@ class _Widening(Rewriter):
         """A half value in its own type, as memory and libraries take it."""
         if not dtype.is_half:
             return new
-        if new.op == "cast" and new.inputs[0].dtype == dtype:
-            return new.inputs[0]
-        return self.builder.make("cast", (new,), None, dtype, new.shape)
+        views, base = [], new
+        while base.op == "view" and len(base.inputs) == 1:
+            views.append(base)
+            base = base.inputs[0]
+        if base.op != "cast" or base.inputs[0].dtype != dtype:
+            return self.builder.make("cast", (new,), None, dtype, new.shape)
+        base = base.inputs[0]
+        for v in reversed(views):  # a view of what is in memory needs no copy
+            base = self.builder.make("view", (base,), v.attrs, dtype, v.shape)
+        return base
 
     def _scalar(self, node: Node, attrs: ScalarAttrs) -> Node:
         if not node.dtype.is_half:

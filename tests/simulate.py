@@ -17,6 +17,7 @@ from fuser.graph import Graph, InputAttrs, Node
 from fuser.hostexpr import HostExpr
 from fuser.results import finished
 from fuser.runtime import arrays, library
+from fuser.strided import strided
 
 
 class Simulated:
@@ -51,9 +52,17 @@ class Simulated:
     def _library(self, graph: Graph, node_id: Any, memory: dict[int, Any], env: dict[str, Any]) -> None:
         node = graph.by_id[node_id]
         result = np.empty(shapes.evaluate(node.shape, env), node.storage.numpy)
-        operands = [self._array(n, memory, env) for n in node.inputs]
+        operands = [self._operand(n, memory, env) for n in node.inputs]
         library.call(node, operands, result, arrays.CPU)
         memory[node.id] = result.reshape(-1)
+
+    def _operand(self, node: Node, memory: dict[int, Any], env: dict[str, Any]) -> Any:
+        if node.id in memory:
+            return self._array(node, memory, env)
+        found = strided(node)
+        assert found is not None, node
+        view = library.view_of(found, shapes.evaluate(node.shape, env), env)
+        return library.seen(self._array(found.source, memory, env), view)
 
     def _array(self, node: Node, memory: dict[int, Any], env: dict[str, Any]) -> Any:
         return memory[node.id].reshape(shapes.evaluate(node.shape, env))

@@ -10,7 +10,7 @@ launch names its buffers by their place in that table. A bound program is immuta
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,8 @@ from fuser.graph import Graph, InputAttrs, Node
 from fuser.hostexpr import HostExpr, is_scalar_symbol, wrap
 from fuser.runtime import values
 from fuser.runtime.arena import ALIGNMENT, Life, place
+from fuser.runtime.library import View, view_of
+from fuser.strided import strided
 from fuser.toolchain import Built
 
 _CTYPES: dict[str, Any] = {
@@ -83,11 +85,20 @@ class Launch:
 
 
 @dataclass(frozen=True)
-class Library:
-    """A library call on whole arrays: operands and result by table place, with their shapes."""
+class Operand:
+    """What a library call reads: the node in memory, its table place, and how it is looked at, if not as it is."""
 
     node: Node
-    operands: tuple[int, ...]
+    place: int
+    view: View | None = None
+
+
+@dataclass(frozen=True)
+class Library:
+    """A library call on whole arrays: operands and result by table place."""
+
+    node: Node
+    operands: tuple[Operand, ...]
     result: int
 
 
@@ -147,7 +158,8 @@ class Binder:
             self.workspaces = {}
             if group.library is not None:
                 node = self.graph.by_id[group.library]
-                bound.append(Library(node, tuple(self._place(n) for n in node.inputs), self._place(node)))
+                operands = tuple(self._operand(n, group.inputs) for n in node.inputs)
+                bound.append(Library(node, operands, self._place(node)))
             bound += [launch for k in kernels if (launch := self._launch(k)) is not None]
         for effect in self.graph.effects:
             self._place(effect.node)
@@ -158,11 +170,19 @@ class Binder:
         results = tuple(self.results)
         return BoundProgram(self.graph, self.count, results, scratch, arena, tuple(bound), self.places, self.shapes)
 
+    def _operand(self, node: Node, inputs: Collection[int]) -> Operand:
+        """An operand of a library call: a value that is in memory, or a view of one."""
+        if node.id in inputs:
+            return Operand(node, self._place(node))
+        found = strided(node)
+        assert found is not None, node
+        return Operand(found.source, self._place(found.source), view_of(found, self._shape(node), self.env))
+
     def _arena(self, steps: Sequence[Launch | Library]) -> Arena:
         """Scratch memory by liveness; effects are written back after the last step."""
         used: dict[int, list[int]] = {}
         for at, step in enumerate(steps):
-            for k in step.slots if isinstance(step, Launch) else (*step.operands, step.result):
+            for k in step.slots if isinstance(step, Launch) else (*(o.place for o in step.operands), step.result):
                 used.setdefault(k, []).append(at)
         for effect in self.graph.effects:
             used.setdefault(self.places[effect.node.id], []).append(len(steps))

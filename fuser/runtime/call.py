@@ -140,9 +140,9 @@ def _launch(step: Launch, table: Sequence[int], place: Place, stream: int, env: 
 
 
 def _library(program: BoundProgram, step: Library, everything: Everything, place: Place) -> None:
-    from fuser.runtime.library import call
+    from fuser.runtime.library import call, seen
 
-    operands = [_array(program, n, everything, place) for n in step.node.inputs]
+    operands = [seen(_array(program, o.node, everything, place), o.view) for o in step.operands]
     call(step.node, operands, _array(program, step.node, everything, place), place)
 
 

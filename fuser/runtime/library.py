@@ -1,19 +1,63 @@
 """Library calls: the opaque operators of the table on each place.
 
-In: an opaque node with its operands' arrays. Out: the result written into a given array. The vendor
-library's own fast path is used as it is; bf16 products, which CuPy does not know, go to cuBLAS GemmEx.
+In: an opaque node with its operands' arrays. Out: the result written into a given array. The vendor library's own fast
+path is used as it is: operands that are views are handed over with their strides. Products of floats on a GPU go to
+cuBLAS directly, because CuPy's `matmul` knows no bf16 and copies the views of a batch.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from fuser.dtypes import BF16, F16, DType
+from fuser.dtypes import BF16, F16, F32, F64, DType
 from fuser.errors import UnsupportedError
 from fuser.graph import Node
 from fuser.runtime.arrays import Place
+from fuser.strided import Strided
+
+Steps = tuple[int, tuple[int, ...]]  # a start, and a step along each axis of the view
+
+
+@dataclass(frozen=True)
+class View:
+    """An operand's look at an array. flat: in elements, of an array in C order. axes: by axis of the array, in its
+    indices; None where only C order will do."""
+
+    shape: tuple[int, ...]
+    flat: Steps
+    axes: tuple[Steps, ...] | None
+
+
+def view_of(found: Strided, shape: tuple[int, ...], env: Mapping[str, Any]) -> View:
+    """The view at a call's sizes."""
+    return View(shape, found.over_c_order(env), found.by_axis(env))
+
+
+def seen(array: Any, view: View | None) -> Any:
+    """A NumPy or CuPy array through a view, without a copy unless a reshape of a strided array asks for one."""
+    if view is None:
+        return array
+    if 0 in view.shape:
+        return array.reshape(-1)[:0].reshape(view.shape)
+    if view.axes is None:
+        flat = array.ravel()  # a copy where the array is not in C order
+        start, steps = view.flat
+        return _as_strided(flat[start:], view.shape, [s * array.itemsize for s in steps])
+    first = array[tuple(slice(start, None) for start, _ in view.axes)]
+    pairs = list(zip(view.axes, array.strides, strict=True))
+    return _as_strided(first, view.shape, [sum(by[k] * s for (_, by), s in pairs) for k in range(len(view.shape))])
+
+
+def _as_strided(array: Any, shape: tuple[int, ...], steps: list[int]) -> Any:
+    if isinstance(array, np.ndarray):
+        return np.lib.stride_tricks.as_strided(array, shape, steps)
+    from cupy.lib.stride_tricks import as_strided
+
+    return as_strided(array, shape, steps)
 
 
 def call(node: Node, operands: list[Any], result: Any, place: Place) -> None:
@@ -25,23 +69,43 @@ def call(node: Node, operands: list[Any], result: Any, place: Place) -> None:
 
 
 def _matmul_cpu(operands: list[Any], result: Any, dtype: DType) -> None:
-    a, b = operands
+    a, b = (_for_blas(x) for x in operands)
     if dtype in (BF16, F16):  # accumulated in f32, rounded once, as on the GPU
         result[...] = np.matmul(a.astype(np.float32), b.astype(np.float32)).astype(result.dtype)
     else:
         np.matmul(a, b, out=result)
 
 
+def _for_blas(x: Any) -> Any:
+    """The array if a transposition flag and a leading dimension describe its matrices, else a copy in C order: NumPy
+    would multiply those element by element."""
+    return x if layout(x.shape, x.strides, x.itemsize) is not None else np.ascontiguousarray(x)
+
+
+def layout(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> tuple[bool, int] | None:
+    """(whether the matrices lie transposed, elements between the starts of their rows or columns), as BLAS wants it.
+
+    None where no such pair describes them. Axes of length 1 may have any stride.
+    """
+    (rows, columns), (down, across) = shape[-2:], (s // itemsize for s in strides[-2:])
+    if any(s % itemsize for s in strides[-2:]):
+        return None
+    if (columns == 1 or across == 1) and (rows == 1 or down >= columns):
+        return False, down if rows > 1 else max(columns, 1)
+    if (rows == 1 or down == 1) and (columns == 1 or across >= rows):
+        return True, across if columns > 1 else max(rows, 1)
+    return None
+
+
 def _matmul_cuda(operands: list[Any], result: Any, dtype: DType) -> None:
     import cupy
 
-    a, b = operands
-    if dtype == BF16:
-        from fuser.runtime.cublas import matmul_bf16
+    if dtype in (BF16, F16, F32, F64):
+        from fuser.runtime.cublas import matmul
 
-        matmul_bf16(a, b, result)
+        matmul(operands[0], operands[1], result, dtype)
     else:
-        cupy.matmul(a, b, out=result)
+        cupy.matmul(operands[0], operands[1], out=result)
 
 
 _CALLS = {("matmul", "cpu"): _matmul_cpu, ("matmul", "cuda"): _matmul_cuda}
