@@ -17,6 +17,7 @@ from fuser.passes.divisible import Divisible
 from fuser.passes.fold import Fold
 from fuser.passes.loops import LoopBodies
 from fuser.passes.lower import Lower
+from fuser.passes.products import Products
 from fuser.passes.results import OwnResults
 from fuser.passes.simplify import Simplify
 from fuser.passes.split import Split
@@ -27,7 +28,7 @@ from fuser.settings import Settings, settings
 
 # The order: dims as their guards make them, so that views fold. Composites next, because what they are made of may be
 # half arithmetic, views, or casts; complex numbers in two likewise, before anything looks at arithmetic. Then
-# widening, so that every later pass sees roundings as nodes and cannot remove one; and small reductions, in the types
+# transposed products, while nothing stands between product and view; then widening, so that every later pass sees roundings as nodes and cannot remove one; and small reductions, in the types
 # they add in. Simplify before fold: a cast between two views goes, and the views meet. Sharing after both, when equal
 # values look equal; simplify again finds `where` on what became literal. Variants when literals and single uses are
 # what they will be. Results last: the copies it adds are identity views, which fold would remove.
@@ -35,6 +36,7 @@ PIPELINE: tuple[Pass, ...] = (
     Divisible(),
     Lower(),
     Split(),
+    Products(),
     Widen(),
     LoopBodies(),
     UnrollSmall(),

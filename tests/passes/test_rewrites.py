@@ -15,6 +15,7 @@ from fuser.passes.fold import Fold
 from fuser.passes.loops import LoopBodies
 from fuser.passes.lower import Lower
 from fuser.passes.pipeline import PIPELINE, observe, prepare
+from fuser.passes.products import Products
 from fuser.passes.results import OwnResults
 from fuser.passes.simplify import Simplify
 from fuser.passes.split import Split
@@ -34,6 +35,7 @@ PASSES: dict[str, Pass] = {
     "loop_bodies": LoopBodies(),
     "loop_bodies-fast-math": LoopBodies(fast_math=True),
     "lower": Lower(),
+    "products": Products(),
     "results": OwnResults(),
     "simplify": Simplify(),
     "split": Split(),
@@ -51,6 +53,7 @@ CLOSE = {
     "variants-fast-math": 1e-5,
     "unroll_small": 1e-6,
     "split": 1e-6,
+    "products": 1e-5,
 }
 SIZES = {"n": 6, "m": 5, "d": 4, "k": 3, "=n": 3}
 SPECIAL = (np.nan, np.inf, -np.inf, -0.0, 0.0, 1.5, -3.0, 1e-3)
