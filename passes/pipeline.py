@@ -27,11 +27,12 @@ from fuser.passes.widen import Rounding, Widen
 from fuser.settings import Settings, settings
 
 # The order: dims as their guards make them, so that views fold. Composites next, because what they are made of may be
-# half arithmetic, views, or casts; complex numbers in two likewise, before anything looks at arithmetic. Then
-# transposed products, while nothing stands between product and view; then widening, so that every later pass sees roundings as nodes and cannot remove one; and small reductions, in the types
-# they add in. Simplify before fold: a cast between two views goes, and the views meet. Sharing after both, when equal
-# values look equal; simplify again finds `where` on what became literal. Variants when literals and single uses are
-# what they will be. Results last: the copies it adds are identity views, which fold would remove.
+# half arithmetic, views, or casts; complex numbers in two likewise, before anything looks at arithmetic. Transposed
+# products while nothing stands between product and view. Then widening, so that every later pass sees roundings as
+# nodes and cannot remove one; and small reductions, in the types they add in. Simplify before fold: a cast between two
+# views goes, and the views meet. Sharing after both, when equal values look equal; simplify again finds `where` on what
+# became literal. Variants when literals and single uses are what they will be. Results last: the copies it adds are
+# identity views, which fold would remove.
 PIPELINE: tuple[Pass, ...] = (
     Divisible(),
     Lower(),
