@@ -1,4 +1,4 @@
-"""Transposed products become products of transposed factors: (x @ w).T is w.T @ x.T, and a library takes those as flags.
+"""Transposed products become products of transposed factors: (x @ w).T is w.T @ x.T, which libraries take as flags.
 
 In: a graph with library calls. Out: the same program in which no product is computed only to be turned afterwards.
 before: %2 = matmul(%0, %1); %3 = view(%2) {($1, $0)}       after: %5 = matmul(view(%1), view(%0))
