@@ -1,6 +1,6 @@
 """Products of float matrices through cuBLAS: flags and strides instead of copies, bf16 included.
 
-In: CuPy arrays (bfloat16 as ml_dtypes has it), which may be views. Out: the product in place. Halves are multiplied
+In: CuPy arrays (bf16 as its bits), which may be views. Out: the product in place. Halves are multiplied
 exactly and added in f32, rounded once; f32 is added in f32, f64 in f64: never in TF32.
 """
 

@@ -38,7 +38,9 @@ def view_of(found: Strided, shape: tuple[int, ...], env: Mapping[str, Any]) -> V
 
 
 def seen(array: Any, view: View | None) -> Any:
-    """A NumPy or CuPy array through a view, without a copy unless a reshape of a strided array asks for one."""
+    """A NumPy or CuPy array through a view, without a copy unless a reshape of a strided array asks for one. CuPy's bf16
+    arrays come as bits."""
+    array = array if isinstance(array, np.ndarray) else bits(array)
     if view is None:
         return array
     if 0 in view.shape:
@@ -50,6 +52,15 @@ def seen(array: Any, view: View | None) -> Any:
     first = array[tuple(slice(start, None) for start, _ in view.axes)]
     pairs = list(zip(view.axes, array.strides, strict=True))
     return _as_strided(first, view.shape, [sum(by[k] * s for (_, by), s in pairs) for k in range(len(view.shape))])
+
+
+def bits(array: Any) -> Any:
+    """A CuPy array, one of bf16 as u16 over the same memory: CuPy copies no bf16."""
+    if array.dtype != BF16.numpy:
+        return array
+    import cupy
+
+    return cupy.ndarray(array.shape, np.uint16, array.data, strides=array.strides)
 
 
 def _as_strided(array: Any, shape: tuple[int, ...], steps: list[int]) -> Any:
@@ -103,7 +114,7 @@ def _matmul_cuda(operands: list[Any], result: Any, dtype: DType) -> None:
     if dtype in (BF16, F16, F32, F64):
         from fuser.runtime.cublas import matmul
 
-        matmul(operands[0], operands[1], result, dtype)
+        matmul(operands[0], operands[1], bits(result), dtype)
     else:
         cupy.matmul(operands[0], operands[1], out=result)
 
