@@ -193,6 +193,8 @@ def wrap_pointer(
         return np.lib.stride_tricks.as_strided(flat[-low:] if count else flat, shape, byte_strides)
     import cupy
 
-    block = cupy.cuda.UnownedMemory(pointer + low * dtype.bytes, max(count, 1) * dtype.bytes, owner=None)
+    if not count:  # an empty array may have no address at all
+        return cupy.ndarray(shape, dtype.numpy)
+    block = cupy.cuda.UnownedMemory(pointer + low * dtype.bytes, count * dtype.bytes, owner=None)
     start = cupy.cuda.MemoryPointer(block, -low * dtype.bytes)
     return cupy.ndarray(shape, dtype.numpy, start, strides=byte_strides)
