@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from fuser import accounting
 from fuser.decision import Decision
 from fuser.draw.because import stages_of
-from fuser.graph import InputAttrs, IotaAttrs, Node, ReduceAttrs, RoundAttrs, ScalarAttrs, ScanAttrs
+from fuser.graph import InputAttrs, IotaAttrs, ItemAttrs, Node, ReduceAttrs, RoundAttrs, ScalarAttrs, ScanAttrs
 from fuser.loopbody import LoopAttrs
 from fuser.shapes import text_of
 
@@ -161,6 +161,8 @@ def _apart(plan: Plan, ga: int, gb: int, producer: int, decided: list[Decision])
     where = (labels[ga], labels[gb])
     numbers = decided[-1].numbers
     other = numbers.get("between", numbers.get("awaits"))
+    if "awaits" in numbers and producer >= 0 and isinstance(plan.graph.by_id[producer].attrs, (ReduceAttrs, ItemAttrs)):
+        other = producer  # of several that are waited for, the one that flows here
     third = plan.names[int(other)] if other is not None else ""
     if producer < 0:
         first = decided[0]
