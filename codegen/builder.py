@@ -40,12 +40,12 @@ from fuser.codegen.loops import (
     Operand,
     Publish,
     ScalarParam,
+    Send,
     Shuffle,
     Special,
     SpecialName,
     Statement,
     Store,
-    StoreRemote,
     StoreVec,
     Ticket,
     Var,
@@ -388,10 +388,12 @@ class KernelBuilder:
         self.emit(Ticket(var, buffer, self._index(index), self._index(limit)))
         return var
 
-    def store_remote(self, buffer: str, index: Bound, value: Operand, rank: Operand, mask: Operand | None) -> None:
-        """A store into the shared memory of the cluster's block `rank`."""
+    def send(
+        self, buffer: str, index: Bound, value: Operand, rank: Operand, box: str, mask: Operand | None = None
+    ) -> None:
+        """A store into the shared memory of the cluster's block `rank`, through its mailbox."""
         self._check_stored(buffer, (value,))
-        self.emit(StoreRemote(buffer, self._index(index), value, rank, mask))
+        self.emit(Send(buffer, self._index(index), value, rank, box, mask))
 
     def copy(
         self, target: str, index: Bound, buffer: str, place: Bound, width: int, mask: Operand | None = None

@@ -35,14 +35,16 @@ from fuser.codegen.loops import (
     Let,
     Load,
     LoadVec,
+    Mailbox,
     Mutable,
     Operand,
     Publish,
+    Receive,
+    Send,
     Shuffle,
     Special,
     Statement,
     Store,
-    StoreRemote,
     StoreVec,
     Ticket,
     Var,
@@ -53,7 +55,7 @@ from fuser.errors import InternalError
 from fuser.optable import table as default_table
 from fuser.optable.base import Table
 
-Access = Load | LoadVec | Store | StoreVec | StoreRemote | Ticket | Publish | Await | AsyncCopy
+Access = Load | LoadVec | Store | StoreVec | Send | Ticket | Publish | Await | AsyncCopy
 MAX_NESTING = 64  # rows refer to simpler rows; deeper than this is a cycle in the table
 
 
@@ -133,7 +135,7 @@ class _Expander:
             Store: self.access, StoreVec: self.access, For: self.loop, If: self.branch, Alloc: self.out.emit,
             Special: self.special, Barrier: self.out.emit, Fence: self.out.emit, Shuffle: self.shuffle,
             Ticket: self.access, ClusterArrive: self.out.emit, ClusterWait: self.out.emit,
-            StoreRemote: self.access, Publish: self.access, Await: self.access,
+            Send: self.access, Mailbox: self.out.emit, Receive: self.out.emit, Publish: self.access, Await: self.access,
             AsyncCopy: self.access, AsyncCommit: self.out.emit, AsyncWait: self.out.emit,
         }  # fmt: skip
 

@@ -255,26 +255,43 @@ class AsyncWait:
 
 @dataclass(frozen=True)
 class ClusterArrive:
-    """All threads of the block say that their earlier writes to shared memory of the cluster are done."""
+    """All threads of the block say that it runs and that its mailboxes are open; nothing else is ordered by it."""
 
 
 @dataclass(frozen=True)
 class ClusterWait:
-    """All threads of the block wait until every block of the cluster has arrived; its writes are then visible."""
+    """All threads of the block wait until every block of the cluster has arrived."""
 
 
 @dataclass(frozen=True)
-class StoreRemote:
-    """`buffer[index] = value` in the shared memory of the cluster's block number `rank` (i32), where `mask` holds.
+class Mailbox:
+    """The block opens a mailbox for one delivery of `size` bytes, before it arrives at its cluster."""
 
-    Only behind a first ClusterArrive and ClusterWait: until then the other block may not have started.
+    name: str
+    size: int
+
+
+@dataclass(frozen=True)
+class Send:
+    """`buffer[index] = value` in the shared memory of the cluster's block number `rank` (i32), through its mailbox
+    `box`, where `mask` holds. Values have 4 or 8 bytes.
+
+    Only behind a ClusterWait: until then the other block may not have started.
     """
 
     buffer: str
     index: Operand
     value: Operand
     rank: Operand
+    box: str
     mask: Operand | None = None
+
+
+@dataclass(frozen=True)
+class Receive:
+    """All threads of the block wait until everything that its mailbox `box` expects is there, and see it."""
+
+    box: str
 
 
 @dataclass(frozen=True)
@@ -311,11 +328,11 @@ Statement = (
     Let | Mutable | Assign | Load | Store | LoadVec | StoreVec | For | If | Alloc
     | Special | Barrier | Fence | Shuffle | Collective | Ticket
     | AsyncCopy | AsyncCommit | AsyncWait
-    | ClusterArrive | ClusterWait | StoreRemote | Publish | Await
+    | ClusterArrive | ClusterWait | Mailbox | Send | Receive | Publish | Await
 )  # fmt: skip
 SIMT_ONLY = (
     Special, Barrier, Fence, Shuffle, Collective, Ticket, AsyncCopy, AsyncCommit, AsyncWait, ClusterArrive, ClusterWait,
-    StoreRemote, Publish, Await,
+    Mailbox, Send, Receive, Publish, Await,
 )  # fmt: skip
 
 BufferRole = Literal["in", "out", "inout", "workspace", "counter", "flags"]

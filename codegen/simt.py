@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from fuser.codegen import loops
 from fuser.codegen.loops import Kernel, Lit, Operand, Statement, Var
-from fuser.codegen.simt_copies import Copies, Copy
+from fuser.codegen.simt_copies import Copies, Copy, Mail
 from fuser.codegen.simt_memory import Bools, Ints, Lanes, Memory, SimtError
 from fuser.codegen.simt_sync import WARP, Sync, collective, shuffle
 from fuser.codegen.text import statement_text
@@ -131,7 +131,7 @@ class _Machine:
         self.values: dict[str, Values] = dict(launch.scalars)
         self.memory: dict[str, Memory] = dict(launch.memory)
         self.literals: dict[Lit, Values] = {}
-        self.copies = Copies(launch.sync)
+        self.copies, self.mail = Copies(launch.sync), Mail(launch.sync)
         self.shape(blocks.size)
         self.on: dict[type, Callable[[Any, Mask], None]] = {
             loops.Let: self.let, loops.Mutable: self.mutable, loops.Assign: self.assign,
@@ -140,7 +140,9 @@ class _Machine:
             loops.Barrier: self.barrier, loops.Fence: self.fence, loops.Shuffle: self.shuffle,
             loops.Collective: self.collective, loops.Ticket: self.ticket,
             loops.ClusterArrive: self.cluster_arrive, loops.ClusterWait: self.cluster_wait,
-            loops.StoreRemote: self.store_remote, loops.Publish: self.publish, loops.Await: self.wait_for,
+            loops.Send: self.send, loops.Publish: self.publish, loops.Await: self.wait_for,
+            loops.Mailbox: lambda s, mask: self.mail.open(s.name, s.size, self.lanes[0]),
+            loops.Receive: lambda s, mask: self.mail.receive(s.box, self.blocks, self.full(mask), self.tick()),
             loops.AsyncCopy: self.copy, loops.AsyncCommit: lambda s, mask: self.copies.commit(),
             loops.AsyncWait: lambda s, mask: self.copies.wait(s.pending, self.tick()),
         }  # fmt: skip
@@ -374,7 +376,7 @@ class _Machine:
     def cluster_wait(self, s: loops.ClusterWait, mask: Mask) -> None:
         self.sync.cluster_wait(self.blocks, self.full(mask))
 
-    def store_remote(self, s: loops.StoreRemote, mask: Mask) -> None:
+    def send(self, s: loops.Send, mask: Mask) -> None:
         """A store into another row of the shared array: blocks of a cluster are neighbours in a batch."""
         memory, inner, index = self.access(s, mask, 1)
         active = self.full(inner)
@@ -389,6 +391,7 @@ class _Machine:
         _, lanes = self.touched(index, inner, 1)
         memory.store(elements, lanes, clock, self.sync.ordered)
         memory.data[elements] = np.broadcast_to(self.value(s.value), self.lanes)[active]
+        self.mail.send(s.box, memory, elements, row)
 
     def flags(self, s: loops.Publish | loops.Await, mask: Mask, words: int) -> tuple[Memory, Bools, Ints]:
         """The array, the lanes that take part, and the first word of each lane's flag (0 for the others)."""

@@ -28,14 +28,16 @@ from fuser.codegen.loops import (
     Lit,
     Load,
     LoadVec,
+    Mailbox,
     Mutable,
     Operand,
     Publish,
+    Receive,
+    Send,
     Shuffle,
     Special,
     Statement,
     Store,
-    StoreRemote,
     StoreVec,
     Ticket,
 )
@@ -102,9 +104,11 @@ _LINES: dict[type, Callable[[Any], str]] = {
     AsyncWait: lambda s: f"await copies but the last {s.pending}",
     ClusterArrive: lambda s: "cluster arrive",
     ClusterWait: lambda s: "cluster wait",
-    StoreRemote: lambda s: (
-        f"{s.buffer}[{operand(s.index)}] of block {operand(s.rank)} = {operand(s.value)}{_if(s.mask)}"
+    Mailbox: lambda s: f"mailbox {s.name} of {s.size} bytes",
+    Send: lambda s: (
+        f"send {s.buffer}[{operand(s.index)}] of block {operand(s.rank)} = {operand(s.value)}, box {s.box}{_if(s.mask)}"
     ),
+    Receive: lambda s: f"receive {s.box}",
     Publish: lambda s: f"publish {s.buffer}[{operand(s.index)}] = {operand(s.value)}{_if(s.mask)}",
     Await: lambda s: f"{s.var.name}: {s.var.dtype} = await {s.buffer}[{operand(s.index)}]{_if(s.mask)}",
 }

@@ -29,14 +29,16 @@ from fuser.codegen.loops import (
     Lit,
     Load,
     LoadVec,
+    Mailbox,
     Mutable,
     Operand,
     Publish,
+    Receive,
+    Send,
     Shuffle,
     Special,
     Statement,
     Store,
-    StoreRemote,
     StoreVec,
     Ticket,
     Var,
@@ -54,8 +56,11 @@ MAX_BLOCK = 1024
 MAX_VECTOR_BYTES = 16
 MAX_SHARED_BYTES = 48 << 10  # what a block may declare statically
 MAX_DYNAMIC_BYTES = 227 << 10  # and what a launch may give it on the largest device (sm_90)
-COLLECTIVE_STATEMENTS = (Barrier, Collective, Shuffle, ClusterArrive, ClusterWait, AsyncCommit, AsyncWait)
+COLLECTIVE_STATEMENTS = (
+    Barrier, Collective, Shuffle, ClusterArrive, ClusterWait, Mailbox, Receive, AsyncCommit, AsyncWait,
+)  # fmt: skip
 COPY_BYTES = (4, 8, 16)
+MAIL_BYTES = (4, 8)
 MAX_CLUSTER = 16
 
 
@@ -90,14 +95,16 @@ class _Checker:
         self.scopes: list[_Scope] = [_Scope()]
         self.declared: set[str] = set()
         self.mutable: set[str] = set()
+        self.boxes: set[str] = set()
         self.buffers = {b.name: b for b in kernel.buffers}
         self.divergent = 0  # enclosing branches and loops whose threads may disagree
         self.here = ""
         self.check: dict[type, Callable[[Any], None]] = {
             Let: self.let, Mutable: self.declare_mutable, Assign: self.assign, Load: self.load, Store: self.store,
             LoadVec: self.load_vec, StoreVec: self.store_vec, Alloc: self.alloc, Special: self.special,
-            Shuffle: self.shuffle, Collective: self.collective, Ticket: self.ticket, StoreRemote: self.store_remote,
+            Shuffle: self.shuffle, Collective: self.collective, Ticket: self.ticket, Send: self.send,
             Publish: self.publish, Await: self.wait_for, AsyncCopy: self.copy, AsyncWait: self.await_copies,
+            Mailbox: self.mailbox, Receive: self.receive,
         }  # fmt: skip
 
     # -- walk --------------------------------------------------------------------------------------
@@ -213,7 +220,7 @@ class _Checker:
         kinds = {type(s) for s in walk(self.kernel.body)}
         if not 1 <= size <= MAX_CLUSTER or size & (size - 1):
             self.say(f"a cluster is a power of two up to {MAX_CLUSTER}, not {size}")
-        if size == 1 and not kinds.isdisjoint({ClusterArrive, ClusterWait, StoreRemote}):
+        if size == 1 and not kinds.isdisjoint({ClusterArrive, ClusterWait, Mailbox, Send, Receive}):
             self.say("a kernel without clusters uses them")
         if size > 1 and Ticket in kinds:
             self.say("blocks of a cluster take no tickets: they could be numbered apart")
@@ -364,8 +371,21 @@ class _Checker:
             self.say(f"`{s.buffer}` is no counter")
         self.declare(s.var)
 
-    def store_remote(self, s: StoreRemote) -> None:
+    def mailbox(self, s: Mailbox) -> None:
+        if s.name in self.declared:
+            self.say(f"`{s.name}` is declared twice")
+        self.declared.add(s.name)
+        self.boxes.add(s.name)
+
+    def receive(self, s: Receive) -> None:
+        if s.box not in self.boxes:
+            self.say(f"no mailbox `{s.box}` is open")
+
+    def send(self, s: Send) -> None:
         self.operand(s.rank, I32)
+        self.receive(Receive(s.box))
+        if s.value.dtype.bytes not in MAIL_BYTES:
+            self.say(f"mail has 4 or 8 bytes, not {s.value.dtype.bytes}")
         dtype = self.array(s.buffer, s.index, s.mask, written=True)
         self.operand(s.value, dtype)
         if s.buffer in self.buffers or self.is_private(s.buffer):

@@ -18,10 +18,10 @@ from fuser.codegen.loops import (
     Load,
     LoadVec,
     Operand,
+    Send,
     Special,
     Statement,
     Store,
-    StoreRemote,
     StoreVec,
     Ticket,
     Var,
@@ -78,7 +78,7 @@ def thread_derived(body: tuple[Statement, ...]) -> set[str]:
 def _of_tickets(body: tuple[Statement, ...]) -> set[str]:
     """Arrays that only ever hold numbers of tickets, which are block numbers in another order."""
     tickets = {s.var.name for s in walk(body) if isinstance(s, Ticket)}
-    stored = [s for s in walk(body) if isinstance(s, (Store, StoreRemote))]
+    stored = [s for s in walk(body) if isinstance(s, (Store, Send))]
     others = {s.buffer for s in stored if isinstance(s.value, Lit) or s.value.name not in tickets}
     allocated = {s.name for s in walk(body) if isinstance(s, Alloc)}
     return (allocated & {s.buffer for s in stored}) - others

@@ -51,7 +51,9 @@ class _Printer:
             loops.For: self.loop, loops.If: self.branch, loops.Alloc: self.alloc, loops.Special: self.special,
             loops.Barrier: lambda s: self.line("__syncthreads();"),
             loops.Fence: lambda s: self.line("__threadfence();"),
-            loops.Shuffle: self.shuffle, loops.Ticket: self.ticket, loops.StoreRemote: self.store_remote,
+            loops.Shuffle: self.shuffle, loops.Ticket: self.ticket, loops.Send: self.send,
+            loops.Mailbox: self.mailbox,
+            loops.Receive: lambda s: self.line(f"fuser_receive(&{s.box});"),
             loops.AsyncCopy: self.copy,
             loops.AsyncCommit: lambda s: self.line("fuser_commit();"),
             loops.AsyncWait: lambda s: self.line(f"fuser_await_copies<{s.pending}>();"),
@@ -210,10 +212,14 @@ class _Printer:
     def ticket(self, s: loops.Ticket) -> None:
         self.define(s.var, f"fuser_ticket({self.names[s.buffer]} + {self.value(s.index)}, {self.value(s.limit)})")
 
-    def store_remote(self, s: loops.StoreRemote) -> None:
+    def mailbox(self, s: loops.Mailbox) -> None:
+        self.line(f"__shared__ unsigned long long {s.name};")
+        self.line(f"if (threadIdx.x == 0) fuser_open(&{s.name}, {s.size});")
+
+    def send(self, s: loops.Send) -> None:
         guard = "" if s.mask is None else f"if ({self.value(s.mask)}) "
         place = f"{self.names[s.buffer]} + {self.value(s.index)}"
-        self.line(f"{guard}*fuser_in_cluster({place}, {self.value(s.rank)}) = {self.value(s.value)};")
+        self.line(f"{guard}fuser_send({place}, &{s.box}, {self.value(s.rank)}, {self.value(s.value)});")
 
     def copy(self, s: loops.AsyncCopy) -> None:
         guard = "" if s.mask is None else f"if ({self.value(s.mask)}) "

@@ -82,7 +82,7 @@ class _Flattener:
             Let: self.let, loops.Mutable: self.mutable, loops.Assign: self.assign, Load: self.load, LoadVec: self.load,
             Store: self.store, StoreVec: self.store, loops.For: self.loop, loops.If: self.branch,
             loops.Alloc: self.alloc, loops.Special: self.special, loops.Shuffle: self.shuffle,
-            loops.Ticket: self.ticket, loops.StoreRemote: self.remote, loops.Publish: self.publish,
+            loops.Ticket: self.ticket, loops.Send: self.remote, loops.Publish: self.publish,
             loops.Await: self.wait, loops.AsyncCopy: self.copy,
         }  # fmt: skip
 
@@ -211,7 +211,7 @@ class _Flattener:
         uses = self.read(s.mask, s.index) + self.place(s.buffer, s.place)
         self.emit([], uses, 1, kind="store", buffer=s.target)
 
-    def remote(self, s: loops.StoreRemote) -> None:
+    def remote(self, s: loops.Send) -> None:
         self.emit([], self.read(s.index, s.value, s.rank, s.mask), 1, 1, 2, "store", s.buffer)
 
     # -- control -----------------------------------------------------------------------------------

@@ -97,7 +97,7 @@ def retreat(schedule: CudaSchedule) -> CudaSchedule | None:
     if schedule.parked and schedule.unroll > 1 and schedule.kind != "scan":
         return replace(schedule, unroll=schedule.unroll // 2)
     if schedule.min_blocks > 1:
-        return replace(schedule, min_blocks=1)
+        return replace(schedule, min_blocks=schedule.min_blocks - 1)
     if schedule.resident or schedule.parked:
         return replace(schedule, resident=False, cluster=1, parked=False)
     if schedule.unroll > 1 and schedule.kind != "scan":  # a scan's rows a thread are part of its order
@@ -112,11 +112,14 @@ def retreat(schedule: CudaSchedule) -> CudaSchedule | None:
     return None
 
 
-def _resident_blocks(threads: int, held: int) -> int:
+def _resident_blocks(threads: int, held: int, vector: int) -> int:
     """Blocks an SM that a resident row kernel is compiled for: two of 512 threads where registers allow.
 
     One such block an SM has nothing to overlap its barriers with; smaller blocks fit several times whatever they take.
+    Elements that are no vectors bring so few bytes a load that four blocks of 256 threads are needed.
     """
+    if vector == 1:
+        return 1024 // threads
     return 2 if threads == 512 and held // 4 + BESIDE_HELD <= 68 else 1
 
 
@@ -186,7 +189,7 @@ class _Chooser(Measures):
                 copies=bool(self._copied(vector)), cluster=found.cluster, min_blocks=found.blocks, unroll=found.unroll,
             )  # fmt: skip
         held = self._held_bytes(length // team) if fixed.segments == 1 else 0
-        blocks = _resident_blocks(threads, held + self._fresh_bytes() * vector)
+        blocks = _resident_blocks(threads, held + self._fresh_bytes() * vector, vector)
         if not held:
             return replace(chosen, min_blocks=2 if threads == 512 else 1)
         return replace(chosen, resident=True, min_blocks=blocks)
@@ -194,14 +197,17 @@ class _Chooser(Measures):
     def _parked(self, fixed: Order, vector: int, length: int) -> Fit | None:
         """How rows wait in shared memory: long ones of several stages, and what registers would not bring fast
         enough. None for others, and where they fit no block."""
+        if vector == 1:
+            return None  # neighbouring threads take neighbouring elements: reading them again is faster than that
         several, copies = len(self.body.stages) > 1, self._copied(vector)
         if fixed.lanes < LONG_LANES and not (copies and several and self._scarce(fixed, vector, length)):
             return None
         if not several and not (copies and self._indexed()):
             return None
         streams = len(reuse_of(self.body).stages[0].raw)
-        kept, weights = parking(self.body, copies).bytes_kept, self._fresh_bytes() > 0
-        row = Row(length, kept, vector, streams, weights, self._state_registers(), bool(copies))
+        kept, weights = parking(self.body, copies).bytes_kept, self._fresh_streams()
+        stored = any(stage.stores for stage in self.body.stages)
+        row = Row(length, kept, vector, streams, weights, self._state_registers(), stored, bool(copies))
         found = fit(row, fixed, self.device) if fixed.lanes >= LONG_LANES else short_fit(row, fixed)
         if found is None or length // (found.cluster * found.threads) * self._steps() > 2 * LANE_STEPS:
             return None
@@ -213,7 +219,11 @@ class _Chooser(Measures):
         team = self._team(fixed, vector, length)
         held = self._held_bytes(length // team) if fixed.segments == 1 else 0
         registers = BESIDE_HELD + (held + 2 * self._fresh_bytes() * vector) // 4
-        return team >= 128 and 0 < 3 * held * self.device.occupancy(registers, team) < 4 * self.device.inflight
+        return (
+            team >= 128
+            and len(self.body.reduced) == 1
+            and 0 < 3 * held * self.device.occupancy(registers, team) < 4 * self.device.inflight
+        )
 
     def _indexed(self) -> bool:
         """Whether states hold an index beside each value: a loop over registers then has too few loads on the way."""
@@ -251,11 +261,17 @@ class _Chooser(Measures):
         steps = max(self._lane_steps(stage.loop, r.needed) for stage, r in loops)
         return held if held <= RESIDENT_BYTES and elements * steps <= LANE_STEPS else 0
 
+    def _fresh(self) -> list[frozenset[Fetch]]:
+        """The loads that only a later stage makes (weights), by stage."""
+        first, *later = reuse_of(self.body).stages
+        return [frozenset(s.raw.values()) - frozenset(first.raw.values()) for s in later]
+
     def _fresh_bytes(self) -> int:
-        """Bytes an element of the loads that only a later stage makes (weights)."""
-        stages = reuse_of(self.body).stages
-        first = set(stages[0].raw.values())
-        return max((sum(f.dtype.bytes for f in {*s.raw.values()} - first) for s in stages[1:]), default=0)
+        """Their bytes an element, in the largest stage."""
+        return max((sum(f.dtype.bytes for f in fresh) for fresh in self._fresh()), default=0)
+
+    def _fresh_streams(self) -> int:
+        return max(map(len, self._fresh()), default=0)
 
     def columns(self) -> CudaSchedule:
         length, fixed = self._order()

@@ -2,23 +2,69 @@
 
 In: what a block has folded of a row: whole segments, or in a larger cluster a part of one segment's lanes (the highest
 bits of the lane number). Out: the row's fold, in every block. Every block sends its partial into the shared memory of
-all others, and each folds them pairwise in rank order, which is the order of lanes, then of segments. Needs sm_90.
+all others, and each folds them pairwise in rank order, which is the order of lanes, then of segments. Mail counts its
+own bytes, so that no exchange waits for other memory: a barrier of the cluster that orders memory also empties the
+first-level cache of weights. Needs sm_90.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from fuser.codegen.loops import ClusterArrive, ClusterWait, Operand
-from fuser.codegen.schedule.accumulate import Fold, State
+from fuser.codegen.builder import KernelBuilder
+from fuser.codegen.loops import ClusterArrive, ClusterWait, Mailbox, Operand, Receive
+from fuser.codegen.schedule.accumulate import Fold, State, folds_of
+from fuser.codegen.schedule.body import Body
+from fuser.codegen.schedule.frame import Frame
 from fuser.codegen.schedule.lower_reduce import Totals
 from fuser.codegen.schedule.lower_resident import ResidentStages
-from fuser.dtypes import BOOL, I32
+from fuser.dtypes import I32, DType
+
+LEAST_MAIL = 4  # bytes of a value on its way; narrower ones travel as i32
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """A stage's mailbox, and for each of its reductions an array a component with a place for every block."""
+
+    box: str
+    places: tuple[tuple[str, ...], ...]
+
+
+def open_exchanges(frame: Frame, body: Body, cluster: int, points: int = 1) -> dict[int, Exchange]:
+    """What the stages of a cluster's kernel exchange, by stage: `points` states a block. Written before all else, and
+    announced to the cluster."""
+    b, found = frame.builder, dict[int, Exchange]()
+    for k, stage in enumerate(body.stages if cluster > 1 else ()):
+        folds = folds_of(frame.graph, stage.reduces)
+        if not folds:
+            continue
+        places = tuple(
+            tuple(b.alloc("of_block", mailed(t), cluster * points, "shared") for t in fold.dtypes) for fold in folds
+        )
+        box = b.fresh("box")
+        b.emit(Mailbox(box, cluster * points * sum(mailed(t).bytes for fold in folds for t in fold.dtypes)))
+        found[k] = Exchange(box, places)
+    if cluster > 1:
+        b.emit(ClusterArrive())
+    return found
+
+
+def mailed(t: DType) -> DType:
+    """What a value of a dtype travels as."""
+    return t if t.bytes >= LEAST_MAIL else I32
+
+
+def as_dtype(b: KernelBuilder, value: Operand, t: DType) -> Operand:
+    """A value in another dtype that holds it."""
+    return value if value.dtype == t else b.apply("cast", (value,), t)
 
 
 class ClusterStages(ResidentStages):
     """Stages of which each block does its own segments, or the lanes that it has of one."""
 
+    exchanges: dict[int, Exchange]
     started = False
 
     def segment_number(self, turn: int) -> Operand:
@@ -30,24 +76,25 @@ class ClusterStages(ResidentStages):
         ever waits for another to have read it."""
         if not totals or self.schedule.cluster == 1:
             return totals
-        b, size = self.frame.builder, self.schedule.cluster
+        b, f, size = self.frame.builder, self.frame, self.schedule.cluster
         if not self.started:
             b.emit(ClusterWait())
             self.started = True
-        thread = b.special("thread")
-        sends = b.apply("less", (thread, b.literal(size, I32)), BOOL)
-        places = [[b.alloc("of_block", t, size, "shared") for t in fold.dtypes] for fold, _ in totals]
-        for names, (_, (state,)) in zip(places, totals, strict=True):
+        thread, exchange = b.special("thread"), self.exchanges[self.current]
+        sends = f.less(f.thread(), size)
+        for names, (_, (state,)) in zip(exchange.places, totals, strict=True):
             for name, value in zip(names, state, strict=True):
-                b.store_remote(name, self.rows.rank, value, thread, sends)
-        b.emit(ClusterArrive())
-        b.emit(ClusterWait())
+                sent = as_dtype(b, value, mailed(value.dtype))
+                b.send(name, self.rows.rank, sent, thread, exchange.box, sends)
+        b.emit(Receive(exchange.box))
         mine = b.apply("trunc_rem", (thread, b.literal(size, I32)), I32)
-        return [(fold, [self._folded(fold, names, mine)]) for names, (fold, _) in zip(places, totals, strict=True)]
+        pairs = zip(exchange.places, totals, strict=True)
+        return [(fold, [self._folded(fold, names, mine)]) for names, (fold, _) in pairs]
 
     def _folded(self, fold: Fold, names: Sequence[str], mine: Operand) -> State:
         """A partial a lane, folded by shuffles in every warp."""
         b = self.frame.builder
-        held = fold.declare(b, fold.row.name, tuple(b.load(name, mine) for name in names))
+        state = tuple(as_dtype(b, b.load(name, mine), t) for name, t in zip(names, fold.dtypes, strict=True))
+        held = fold.declare(b, fold.row.name, state)
         b.collective(fold.row.name, fold.operand, held, self.schedule.cluster)
         return held

@@ -9,16 +9,18 @@ needed for that. Needs sm_90 where a cluster has more than one block.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 from fuser.codegen.indices import GATHERED, IndexEmitter
-from fuser.codegen.loops import ClusterArrive, ClusterWait, Kernel, Launch, Operand
+from fuser.codegen.loops import ClusterWait, Kernel, Launch, Operand, Receive
 from fuser.codegen.program import Fetch
 from fuser.codegen.schedule.accumulate import Fold, State
 from fuser.codegen.schedule.alignment import Alignment
 from fuser.codegen.schedule.body import Body, StageBody
 from fuser.codegen.schedule.frame import Frame
 from fuser.codegen.schedule.geometry import ColumnTeams, column_axis
+from fuser.codegen.schedule.lower_cluster import Exchange, as_dtype, mailed, open_exchanges
 from fuser.codegen.schedule.lower_reduce import Pass, Stages, Totals
 from fuser.codegen.schedule.parking import LEAST_COPY
 from fuser.codegen.schedule.tile import Loads, Tile
@@ -28,9 +30,9 @@ from fuser.schedule import CudaSchedule
 
 def lower(frame: Frame, body: Body, schedule: CudaSchedule) -> Kernel:
     """The kernel of a group of column reductions whose columns wait in shared memory."""
-    if schedule.cluster > 1:
-        frame.builder.emit(ClusterArrive())
-    writer = ParkedColumns(frame, body, schedule, ColumnTeams(frame, body, schedule))
+    span = schedule.threads // schedule.threads_per_row * schedule.vector
+    exchanges = open_exchanges(frame, body, schedule.cluster, span)
+    writer = ParkedColumns(frame, body, schedule, ColumnTeams(frame, body, schedule), exchanges)
     for stage in body.stages:
         writer.stage(stage)
     launch = Launch((ColumnTeams.grid(body, schedule), 1), schedule.threads, schedule.min_blocks)
@@ -64,8 +66,16 @@ def _walking(body: Body, stage: StageBody) -> tuple[Fetch, ...]:
 class ParkedColumns(Stages):
     """Stages of which each block of a cluster does its own segments."""
 
-    def __init__(self, frame: Frame, body: Body, schedule: CudaSchedule, geometry: ColumnTeams) -> None:
+    def __init__(
+        self,
+        frame: Frame,
+        body: Body,
+        schedule: CudaSchedule,
+        geometry: ColumnTeams,
+        exchanges: Mapping[int, Exchange],
+    ) -> None:
         super().__init__(frame, body, schedule, geometry)
+        self.exchanges, self.current = exchanges, 0
         self.columns, self.size = geometry, schedule.cluster
         self.turns = self.segments // (self.at_once * self.size)
         self.tile_width = geometry.across * geometry.width
@@ -97,6 +107,7 @@ class ParkedColumns(Stages):
     def stage(self, stage: StageBody) -> None:
         super().stage(stage)
         self.filled = self.filled or stage.has_loop
+        self.current += 1
 
     def totals(self, p: Pass, folds: Sequence[Fold]) -> Totals:
         return self._across(self.turns_in_order(p, folds, self.first_turn, self.turns))
@@ -128,20 +139,17 @@ class ParkedColumns(Stages):
         if not self.started:
             b.emit(ClusterWait())
             self.started = True
-        places = [
-            [b.alloc("of_block", t, self.size * self.tile_width, "shared") for t in fold.dtypes] for fold, _ in totals
-        ]
-        for names, (_, states) in zip(places, totals, strict=True):
-            self._send(names, states)
-        b.emit(ClusterArrive())
-        b.emit(ClusterWait())
+        exchange = self.exchanges[self.current]
+        for names, (_, states) in zip(exchange.places, totals, strict=True):
+            self._send(exchange.box, names, states)
+        b.emit(Receive(exchange.box))
         lanes = range(self.columns.width)
         return [
             (fold, [self._folded(fold, names, j) for j in lanes])
-            for names, (fold, _) in zip(places, totals, strict=True)
+            for names, (fold, _) in zip(exchange.places, totals, strict=True)
         ]
 
-    def _send(self, names: Sequence[str], states: Sequence[State]) -> None:
+    def _send(self, box: str, names: Sequence[str], states: Sequence[State]) -> None:
         """Member m sends to block m, m + team, ...: all members hold the same."""
         f, b, team = self.frame, self.frame.builder, self.columns.team
         member = b.apply("cast", (self.columns.member,), I32)
@@ -151,9 +159,10 @@ class ParkedColumns(Stages):
             for j, state in enumerate(states):
                 at = f.add(f.add(f.mul(self.columns.rank, self.tile_width), self.x), j)
                 for name, value in zip(names, state, strict=True):
-                    b.store_remote(name, at, value, rank, exists)
+                    b.send(name, at, as_dtype(b, value, mailed(value.dtype)), rank, box, exists)
 
     def _folded(self, fold: Fold, names: Sequence[str], j: int) -> State:
         f, b = self.frame, self.frame.builder
         at = [f.add(self.x, k * self.tile_width + j) for k in range(self.size)]
-        return fold.tree(b, [tuple(b.load(name, place) for name in names) for place in at])
+        parts = [[b.load(name, place) for name in names] for place in at]
+        return fold.tree(b, [tuple(map(partial(as_dtype, b), part, fold.dtypes)) for part in parts])

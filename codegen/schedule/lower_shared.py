@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 
-from fuser.codegen.loops import ClusterArrive, Kernel, Launch, Operand
+from fuser.codegen.loops import Kernel, Launch, Operand
 from fuser.codegen.schedule.body import Body, StageBody
 from fuser.codegen.schedule.frame import Frame
 from fuser.codegen.schedule.geometry import RowTeams
-from fuser.codegen.schedule.lower_cluster import ClusterStages
+from fuser.codegen.schedule.lower_cluster import ClusterStages, open_exchanges
 from fuser.codegen.schedule.lower_reduce import Pass
 from fuser.codegen.schedule.lower_resident import Slot, write_stages
 from fuser.codegen.schedule.parking import Key, copied, parking
@@ -25,9 +25,10 @@ from fuser.schedule import CudaSchedule
 
 def lower(frame: Frame, body: Body, schedule: CudaSchedule) -> Kernel:
     """The kernel of a group of row reductions whose rows wait in shared memory."""
-    if schedule.cluster > 1:
-        frame.builder.emit(ClusterArrive())
-    write_stages(ParkedStages(frame, body, schedule, RowTeams(frame, body, schedule)))
+    exchanges = open_exchanges(frame, body, schedule.cluster)
+    writer = ParkedStages(frame, body, schedule, RowTeams(frame, body, schedule))
+    writer.exchanges = exchanges
+    write_stages(writer)
     grid = RowTeams.grid(body, schedule)
     launch = Launch((grid, 1), schedule.threads, schedule.min_blocks, cluster=schedule.cluster)
     return frame.builder.finish(launch)

@@ -36,13 +36,11 @@ class Parking:
 def copied(body: Body, alignment: Alignment, width: int) -> frozenset[Fetch]:
     """The first stage's loads along a row that are whole vectors in every row: asynchronous copies can make them."""
     inner = body.reduced[-1]
-    if not alignment.divides(width, inner.extent):
+    loads = [f for f in reuse_of(body).stages[0].raw.values() if not f.mask]
+    if width == 1 or not alignment.divides(width, inner.extent):
         return frozenset()
-    return frozenset(
-        f
-        for f in reuse_of(body).stages[0].raw.values()
-        if not f.mask and alignment.whole(width, f.index[0], inner.name) and width * f.dtype.bytes >= LEAST_COPY
-    )
+    whole = (f for f in loads if alignment.whole(width, f.index[0], inner.name))
+    return frozenset(f for f in whole if width * f.dtype.bytes >= LEAST_COPY)
 
 
 def parking(body: Body, copies: frozenset[Fetch] = frozenset()) -> Parking:
@@ -82,29 +80,40 @@ class Fit:
 @dataclass(frozen=True)
 class Row:
     """A row by its numbers: elements, bytes an element that wait, elements a vector, streams that the first stage
-    reads, whether later stages read weights, registers of the largest stage's states, whether asynchronous copies bring
-    it."""
+    reads, streams of weights that later stages read, registers of the largest stage's states, whether rows are stored,
+    whether asynchronous copies bring them."""
 
     length: int
     kept: int
     vector: int
     streams: int
-    weights: bool
+    weights: int
     states: int
-    copies: bool = False
+    stored: bool
+    copies: bool
 
     @property
     def rule(self) -> tuple[Fit, int]:
-        """What ran fastest on H200 (cluster to be found), and the bytes of a row that a block should have.
+        """What ran fastest on H200 (cluster to be found), and the bytes of a row that a block should have."""
+        return self._copied if self.copies else self._loaded
 
-        Half types: 64 KiB, and up to 64 B of loads on the way a thread. f32 with weights: 32 KiB, or the loads of the
-        weights cost the third block of an SM. With copies on the way registers are no concern: three blocks of 512
-        threads, or of 256 where f32 weights are read from the cache.
-        """
-        if self.copies:
-            return Fit(256, 1, 3, 4) if self.vector <= 4 and self.weights else Fit(512, 1, 3, 2), 64 << 10
-        if self.vector == 1:
-            return Fit(512, 1, 2, 4), 64 << 10
+    @property
+    def _copied(self) -> tuple[Fit, int]:
+        """64 KiB in three blocks of 512 threads an SM. Half of it and half the threads where more than two blocks would
+        share a row, where weights come with their own latency, and where a row of half types is only read."""
+        size = self.length * self.kept
+        if self.vector <= 4 and self.weights:
+            return Fit(256, 1, 4, 4), 32 << 10
+        if self.weights > 1:
+            return Fit(256, 1, 5, 1), 32 << 10
+        if (not self.stored and self.vector > 4) or size > (64 << 10 if self.weights else 128 << 10):
+            return Fit(256, 1, 5, 2), 32 << 10
+        return Fit(512, 1, 3, 2), 64 << 10
+
+    @property
+    def _loaded(self) -> tuple[Fit, int]:
+        """Half types: 64 KiB, and up to 64 B of loads on the way a thread. f32 with weights: 32 KiB, or the loads of
+        the weights cost the third block of an SM."""
         if self.vector <= 4 and self.weights:
             return Fit(512, 1, 3, 4 if self.streams == 1 else 2), 32 << 10
         if self.vector <= 4:
