@@ -300,4 +300,16 @@ def _range(m: Machine, args: list[Value], kwargs: dict[str, Value], node: ast.Ca
     return range(*args)  # type: ignore[arg-type]
 
 
-_BUILTINS: dict[str, Callable[..., Value]] = {"len": _len, "range": _range, "copy": _copy}
+def _mark(m: Machine, args: list[Value], kwargs: dict[str, Value], node: ast.Call) -> Value:
+    """`must_fuse(a, b)` or `no_fuse(a, b)`: a mark on the graph; as a statement it does something, as a store does."""
+    name = node.function.id if isinstance(node.function, ast.Name) else "must_fuse"
+    if kwargs or not all(isinstance(a, Array) for a in args):
+        m.fail(TraceTypeError, f"`{name}` takes arrays", "operand", node.place)
+    m.b.mark(name == "must_fuse", [a.node(m.b) for a in args if isinstance(a, Array)])
+    m.stores += 1
+    return None
+
+
+_BUILTINS: dict[str, Callable[..., Value]] = {
+    "len": _len, "range": _range, "copy": _copy, "must_fuse": _mark, "no_fuse": _mark,
+}  # fmt: skip

@@ -59,7 +59,7 @@ def builtins() -> Mapping[str, Value]:
     values: dict[str, Value] = {"pi": math.pi, "inf": math.inf, "nan": math.nan, "newaxis": None}
     values |= DTYPE_NAMES
     values |= {"float": PythonType("float"), "int": PythonType("int"), "bool": PythonType("bool")}
-    values |= {name: Builtin(name) for name in ("len", "range", "copy")}
+    values |= {name: Builtin(name) for name in ("len", "range", "copy", "must_fuse", "no_fuse")}
     return values
 
 

@@ -12,7 +12,7 @@ from fuser._bootstrap import check
 
 check()
 
-from fuser.api import compile, load, ops, parse, reference
+from fuser.api import compile, load, must_fuse, no_fuse, ops, parse, reference
 from fuser.compiled import Compiled
 from fuser.errors import FuserError
 from fuser.plan import Plan
@@ -20,5 +20,6 @@ from fuser.runtime.pool import num_threads, set_num_threads
 
 __version__ = "0.1.0"
 __all__ = [
-    "Compiled", "FuserError", "Plan", "compile", "load", "num_threads", "ops", "parse", "reference", "set_num_threads",
+    "Compiled", "FuserError", "Plan", "compile", "load", "must_fuse", "no_fuse", "num_threads", "ops", "parse",
+    "reference", "set_num_threads",
 ]  # fmt: skip

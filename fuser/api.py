@@ -135,6 +135,23 @@ def _no_function(name: str, filename: str, known: list[str]) -> NameResolutionEr
     return NameResolutionError(f"{filename} has no function `{name}`", "unknown-function", notes=[hint])
 
 
+def must_fuse(*values: Any) -> None:
+    """In a program: these values are computed by one kernel, or planning raises FusionLost with the reason.
+
+    It merges also where that is predicted not to pay. Outside a trace it does nothing.
+    """
+    from fuser.frontend.marks import mark
+
+    mark(True, values)
+
+
+def no_fuse(*values: Any) -> None:
+    """In a program: no two of these values are computed by one kernel. Outside a trace it does nothing."""
+    from fuser.frontend.marks import mark
+
+    mark(False, values)
+
+
 def parse(text: str, filename: str = "<string>") -> ProgramFile:
     """A `.fuse` program from text; ParseError with line, column and caret where it is not one."""
     return ProgramFile(text, filename)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from fuser import arguments, kernels, keys, results
+from fuser import arguments, kernels, keys, marks, results
 from fuser import device as devices
 from fuser.arguments import Bound, Request
 from fuser.construct.common import NeedsStatic
@@ -264,6 +264,7 @@ class Compiled:
             traced.graph, size_class.representative, device, contiguous=contiguous, in_place=not size_class.overlap
         )
         plan = Plan(traced.graph, groups, decisions, size_class, sizes, device, tools, header=str(self._signature))
+        marks.check(plan)
         limit = self._options.expect_kernels
         if limit is not None and len(groups) > limit:
             raise _fusion_lost(self.__name__, plan, limit)

@@ -23,6 +23,7 @@ REASONS: Mapping[str, str] = {
     "siblings": "one read serves both",
     "batched": "independent of each other, so one launch serves both",
     "recompute": "cheaper to compute again than to store",
+    "marked": "as the program's marks ask",
     # apart
     "library": "a library call keeps its own fast path",
     "barrier": "the result is known only after every row",

@@ -27,6 +27,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from fuser.dtypes import DType
@@ -177,12 +178,22 @@ class Effect:
 
 
 @dataclass(frozen=True, eq=False)
+class Mark:
+    """A contract of the user's about two computed values: `together` in one kernel, or never in one."""
+
+    together: bool
+    a: Node
+    b: Node
+    span: Span | None = None
+
+
+@dataclass(frozen=True, eq=False)
 class Graph:
     """A closed program: `nodes` in topological (id) order, reachable from outputs and effects only.
 
     `outputs` is flat; `output_tree` (opaque to passes) says how results are nested. `names` maps a node
     to the user's variable names (latest last); `spans` to source places. Neither affects meaning. `whole` is the graph
-    whose complex operators were split into this one's real ones.
+    whose complex operators were split into this one's real ones. `marks`: what must or must not share a kernel.
     """
 
     name: str
@@ -196,6 +207,7 @@ class Graph:
     output_tree: Any = None
     source: str = ""
     whole: Graph | None = None
+    marks: tuple[Mark, ...] = ()
 
     @cached_property
     def users(self) -> Mapping[Node, tuple[Node, ...]]:
@@ -260,6 +272,7 @@ class Builder:
         self.spans: dict[Node, dict[Span, None]] = {}
         self.names: dict[Node, dict[str, None]] = {}
         self.span: Span | None = None
+        self.marks: list[Mark] = []
         self._interned: dict[tuple[Any, ...], Node] = {}
 
     def make(self, op: str, inputs: Sequence[Node], attrs: Attrs | None, dtype: DType, shape: Shape) -> Node:
@@ -289,6 +302,17 @@ class Builder:
         """Note a variable name of the user's for a node."""
         self.names.setdefault(node, {})[name] = None
 
+    def mark(self, together: bool, values: Sequence[Node]) -> None:
+        """Note that values share a kernel, or that no two of them do. TraceError [mark] for what no kernel computes."""
+        for value in values:
+            base = value
+            while base.op == "view":
+                base = base.inputs[0]
+            if base.op in ("input", "scalar", "iota"):
+                place = () if self.span is None else (self.span,)
+                raise TraceError("only values that the program computes are marked", "mark", place)
+        self.marks += [Mark(together, a, b, self.span) for a, b in combinations(values, 2)]
+
     def close(
         self,
         outputs: Sequence[Node],
@@ -315,6 +339,7 @@ class Builder:
             {n: tuple(s) for n, s in self.names.items()},
             output_tree,
             source,
+            marks=tuple(m for m in self.marks if {m.a, m.b} <= set(nodes)),
         )
         return rename_dims(graph, self.shapes.merged) if self.shapes.merged else graph
 
@@ -363,6 +388,7 @@ class Rewriter:
                     b.spans.setdefault(made, {})[span] = None
             for name in g.names.get(node, ()):
                 b.label(new, name)
+        b.marks = [replace(m, a=self.mapped[m.a], b=self.mapped[m.b]) for m in g.marks]
         outputs = [self.output(n) for n in g.outputs]
         effects = [Effect(e.argument, self.output(e.node)) for e in g.effects]
         closed = b.close(outputs, effects, g.output_tree, g.source)

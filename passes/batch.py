@@ -10,7 +10,7 @@ occupancy beside the part that needs most registers, and values that the cache w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -53,8 +53,8 @@ class _Bin:
 class Batching:
     """One run over all units; `decisions` says what was put together."""
 
-    def __init__(self, facts: Facts, limits: Limits) -> None:
-        self.facts, self.limits, self.device = facts, limits, limits.device
+    def __init__(self, facts: Facts, limits: Limits, apart: Collection[tuple[int, int]] = ()) -> None:
+        self.facts, self.limits, self.device, self.apart = facts, limits, limits.device, apart
         self.needs: dict[int, int] = {}  # registers of each unit
         self.decisions: list[Decision] = []
 
@@ -118,6 +118,9 @@ class Batching:
         return None
 
     def _refusal(self, to: _Bin, u: Unit, operators: int, most: int, least: int) -> Refusal | None:
+        inside = {k for p in to.parts for k in p.cores}
+        if any((x in inside and y in u.cores) or (y in inside and x in u.cores) for x, y in self.apart):
+            return Refusal("marked")
         words = len(to.pointers | u.inputs.keys() | u.stored) + len(to.scalars | self._scalars(u))
         size, limit = (words + to.parameters + self._parameters(u)) * PARAMETER, self.device.argument_bytes
         if size > limit:

@@ -58,9 +58,9 @@ def _operand(facts: Facts, partition: Partition, read: Read, told: _Told) -> Dec
     numbers = {"saves_bytes": read.nbytes}
     if partition.of[a] == partition.of[b]:
         seen = told.exact.get((a, b))
-        return Decision(
-            "vertical", a, b, "fused", _why_fused(facts, read), {**numbers, **(seen.numbers if seen else {})}
-        )
+        known = {**numbers, **(seen.numbers if seen else {})}
+        reason = "marked" if known.pop("marked", 0) else _why_fused(facts, read)
+        return Decision("vertical", a, b, "fused", reason, known)
     library = any(isinstance(facts.nodes[k].attrs, OpaqueAttrs) for k in (a, b))
     found = told.apart(a, b)
     reason = "library" if library else (found.reason if found and found.reason else "budget")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from fuser.decision import Decision
 from fuser.device import Device
-from fuser.graph import Graph
+from fuser.graph import Graph, Node
 from fuser.group import Group
 from fuser.passes import batch, decisions, effects, repair
 from fuser.passes.clusters import Partition
@@ -51,13 +51,14 @@ def plan_groups(
     partition = Partition(facts, options.path_budget)
     strided = {n.id for p, n in graph.inputs.items() if p not in options.contiguous}
     limits = Limits(facts, device, strided)
-    search = Search(partition, limits, Wishes(options.always, options.apart))
+    wishes = _wishes(facts, options)
+    search = Search(partition, limits, wishes)
     if options.merge:
         search.run()
     kernels = repair.units(partition, search, device)
     again = repair.Recompute(facts, kernels, limits)
-    launches = batch.Batching(facts, limits)
-    if options.merge and not options.apart:
+    launches = batch.Batching(facts, limits, wishes.apart)
+    if options.merge and not wishes.apart:
         again.run()
     if options.merge:
         kernels = launches.run(kernels)
@@ -68,6 +69,22 @@ def plan_groups(
         groups = effects.in_place(facts, groups, walks)
     considered = decisions.settled(decisions.record(facts, search), kernels.values())
     return tuple(groups), (*considered, *again.decisions, *launches.decisions)
+
+
+def _wishes(facts: Facts, options: Options) -> Wishes:
+    """The options and the program's own marks, by the cores that marked values are computed by."""
+    pairs: dict[bool, set[tuple[int, int]]] = {True: set(), False: set(options.apart)}
+    for m in facts.graph.marks:
+        a, b = (_core(facts, n) for n in (m.a, m.b))
+        if a != b:
+            pairs[m.together].add((a, b))
+    return Wishes(options.always, frozenset(pairs[False]), frozenset(pairs[True]))
+
+
+def _core(facts: Facts, node: Node) -> int:
+    while node.id not in facts.core_set and node.inputs:
+        node = node.inputs[0]
+    return node.id
 
 
 def _name_all(facts: Facts, groups: list[Group]) -> list[Group]:

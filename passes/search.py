@@ -10,7 +10,7 @@ pair of neighbours in a list of readers enters once, so the work is near-linear 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
@@ -25,6 +25,7 @@ from fuser.passes.place import split_axes
 
 RETRIES = 6  # times a pair that was refused for its surroundings is looked at again
 RETRIED = ("cycle", "budget", "space")  # refusals that a merge with a third cluster can lift
+FIRST = 1 << 62  # bytes that a marked pair counts for: more than any saving
 LIVE_CHECK = 48  # registers alive (as a bound) above which they are counted exactly
 
 PairKind = Literal["vertical", "sibling"]
@@ -62,11 +63,25 @@ class Considered:
 class Wishes:
     """What is asked of the search beside its own judgement.
 
-    always: merge whatever is legal. apart: pairs of cores that must not share a kernel.
+    always: merge whatever is legal. apart: pairs of cores that must not share a kernel. together: pairs that must,
+    whether or not that pays.
     """
 
     always: bool = False
-    apart: Collection[tuple[int, int]] = ()
+    apart: frozenset[tuple[int, int]] = frozenset()
+    together: frozenset[tuple[int, int]] = frozenset()
+
+    def keep_apart(self, one: Set[int], other: Set[int]) -> bool:
+        """Whether a pair that must stay apart would come together."""
+        return _joins(self.apart, one, other)
+
+    def insist(self, one: Set[int], other: Set[int]) -> bool:
+        """Whether a pair that must share a kernel comes together."""
+        return self.always or _joins(self.together, one, other)
+
+
+def _joins(pairs: Iterable[tuple[int, int]], one: Set[int], other: Set[int]) -> bool:
+    return any((x in one and y in other) or (y in one and x in other) for x, y in pairs)
 
 
 class Search:
@@ -85,7 +100,10 @@ class Search:
         """Merge until no candidate is left."""
         producers = dict.fromkeys(self._producers())
         siblings = (pair for pair in self._siblings() if pair not in producers and pair[::-1] not in producers)
-        kinds: tuple[tuple[PairKind, Iterable[tuple[int, int]]], ...] = (("vertical", producers), ("sibling", siblings))
+        marked = [pair for pair in self.wishes.together if pair not in producers and pair[::-1] not in producers]
+        kinds: tuple[tuple[PairKind, Iterable[tuple[int, int]]], ...] = (
+            ("vertical", producers), ("sibling", dict.fromkeys((*marked, *siblings))),
+        )  # fmt: skip
         for kind, pairs in kinds:
             for a, b in pairs:
                 self._push(Candidate(a, b, kind))
@@ -125,7 +143,8 @@ class Search:
         c.saved = self.partition.saved(*self._in_order(a, b))
         c.versions = (a.version, b.version)
         self.serial += 1
-        heapq.heappush(self.heap, ((-c.saved, low, high, c.kind, self.serial), c))
+        first = FIRST if {(c.a, c.b), (c.b, c.a)} & self.wishes.together else 0
+        heapq.heappush(self.heap, ((-c.saved - first, low, high, c.kind, self.serial), c))
 
     @staticmethod
     def _in_order(a: Cluster, b: Cluster) -> tuple[Cluster, Cluster]:
@@ -192,7 +211,8 @@ class Search:
         stored = self.partition.stored(a.cores, flows, b) | self.partition.stored(b.cores)
         live = self._live(a, b, flows, stored)
         needs, refusal = self.limits.registers(live, {*a.inputs, *b.inputs})
-        if refusal is not None and not self.wishes.always:
+        insisted = self.wishes.insist(a.cores, b.cores)
+        if refusal is not None and not insisted:
             return Refusal("registers", numbers={**numbers, **refusal.numbers})
         numbers["registers"] = needs
         if a.plain is not None and a.plain == b.plain and self._direct(a, b, flows):
@@ -204,7 +224,9 @@ class Search:
         before_us = self._time(a) + self._time(b)
         after_us = together.time_us(self.device)
         numbers |= {"us_apart": round(before_us, 2), "us_together": round(after_us, 2)}
-        if after_us > before_us and not self.wishes.always:
+        if after_us > before_us and insisted:
+            numbers["marked"] = 1
+        elif after_us > before_us:
             if together.share == 1:
                 return Refusal("cost", numbers=numbers)
             space = formed.group.space
@@ -216,7 +238,7 @@ class Search:
     def _limits(self, a: Cluster, b: Cluster) -> Refusal | None:
         if "library" in (a.kind, b.kind):
             return Refusal("library")
-        if any((x in a.cores and y in b.cores) or (y in a.cores and x in b.cores) for x, y in self.wishes.apart):
+        if self.wishes.keep_apart(a.cores, b.cores):
             return Refusal("marked")
         if (
             (b.kind != "scan" and a.kind == "scan")
