@@ -51,7 +51,8 @@ class Facts:
         if node.op in ("scalar", "iota", "view"):
             return node.id not in self.anchored
         if node.op == "cast":
-            return node.id not in self.anchored and node.dtype.bytes >= node.inputs[0].storage.bytes
+            source = node.inputs[0]
+            return node.id not in self.anchored and (source.op == "scalar" or node.dtype.bytes >= source.storage.bytes)
         return False
 
     @cached_property

@@ -6,7 +6,7 @@ import pytest
 
 from fuser import device
 from fuser.decision import Decision
-from fuser.dtypes import F32, F64
+from fuser.dtypes import F32, F64, I64
 from fuser.graph import Builder, Effect, Graph, OpaqueAttrs
 from fuser.group import Group
 from fuser.hostexpr import lit, sym
@@ -162,3 +162,11 @@ def test_library_calls_keep_their_own() -> None:
     x, w, y = (b.argument(name, F32, (sym("n"), sym("n"))) for name in "xwy")
     product = b.make("matmul", (x, w), OpaqueAttrs(), F32, x.shape)
     assert sorted(g.kind for g in planned(b.close([product, op(b, "sin", y)]))) == ["library", "pointwise"]
+
+
+def test_a_number_that_many_parts_use_is_no_kernel() -> None:
+    b = Builder("shifted")
+    one = b.make("cast", (b.scalar(lit(1), I64),), None, F32, ())
+    arrays = [b.argument(f"x{k}", F32, (sym(f"n{k}"),)) for k in range(12)]
+    graph = b.close([op(b, "add", x, spread(b, one, x.shape)) for x in arrays])
+    assert [len(g.parts) for g in planned(graph)] == [12]
