@@ -7,6 +7,7 @@ because the emitter needs a few facts and nothing of LLVM's binding.
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
@@ -64,18 +65,31 @@ def compiler_version() -> str:
 
 @cache
 def cache_bytes() -> int:
-    """Bytes of the last-level cache that a core reads through; 32 MiB where the system does not say (Windows)."""
-    found = [_linux_cache(), _darwin_cache()]
-    return max(found) or 32 << 20
+    """This process's share of the last-level cache, as its cores are of those that share it; 32 MiB where the system
+    does not say (Windows)."""
+    return max(_linux_cache(), _darwin_cache()) or 32 << 20
 
 
 def _linux_cache() -> int:
-    sizes = []
+    sizes = [0]
     for level in range(5):
-        with suppress(OSError, ValueError), open(f"{_CACHES}/index{level}/size", encoding="ascii") as f:
-            text = f.read().strip()
-            sizes.append(int(text.removesuffix("K")) << 10 if text.endswith("K") else int(text))
-    return max(sizes, default=0)
+        with suppress(OSError, ValueError):
+            text = _read(f"{_CACHES}/index{level}/size")
+            size = int(text.removesuffix("K")) << 10 if text.endswith("K") else int(text)
+            sharing = _count(_read(f"{_CACHES}/index{level}/shared_cpu_list"))
+            sizes.append(size * min(len(os.sched_getaffinity(0)), sharing) // sharing)
+    return max(sizes)
+
+
+def _read(path: str) -> str:
+    with open(path, encoding="ascii") as f:
+        return f.read().strip()
+
+
+def _count(cpus: str) -> int:
+    """How many numbers a list like `0-3,8` has."""
+    ends = [[int(x) for x in part.split("-")] for part in cpus.split(",")]
+    return sum(e[-1] - e[0] + 1 for e in ends)
 
 
 def _darwin_cache() -> int:

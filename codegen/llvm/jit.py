@@ -18,7 +18,7 @@ from typing import Any
 import llvmlite.binding as llvm
 
 from fuser.codegen.llvm.emit import emit
-from fuser.codegen.llvm.host import host, target_machine
+from fuser.codegen.llvm.host import Host, host, target_machine
 from fuser.codegen.loops import Kernel
 from fuser.errors import InternalError
 
@@ -52,9 +52,17 @@ def compile(kernel: Kernel) -> NativeKernel:
     """
     text = str(emit(kernel, host()))
     with _lock:
-        module = _optimised(text, kernel.name)
+        module = _optimised(text, kernel.name, _machine())
         optimised = str(module)  # before code generation, which rewrites it for the machine
         return _link(kernel.name, optimised, _machine().emit_object(module))
+
+
+def assembly_for(kernel: Kernel, other: Host) -> str:
+    """The assembly of a kernel for another machine; LLVM's targets must be initialised for it."""
+    text = str(emit(kernel, other))
+    with _lock:
+        machine = target_machine(other)
+        return str(machine.emit_assembly(_optimised(text, kernel.name, machine)))
 
 
 def load(name: str, ir: str, code: bytes) -> NativeKernel:
@@ -63,7 +71,7 @@ def load(name: str, ir: str, code: bytes) -> NativeKernel:
         return _link(name, ir, code)
 
 
-def _optimised(text: str, name: str) -> Any:
+def _optimised(text: str, name: str, machine: Any) -> Any:
     try:
         module = llvm.parse_assembly(text)
         module.verify()
@@ -71,7 +79,7 @@ def _optimised(text: str, name: str) -> Any:
         raise InternalError(f"LLVM refuses the code of `{name}`", "llvm-verify", notes=[str(error)]) from error
     tuning = llvm.create_pipeline_tuning_options(speed_level=2)
     tuning.loop_vectorization = tuning.slp_vectorization = tuning.loop_unrolling = False
-    builder = llvm.create_pass_builder(_machine(), tuning)
+    builder = llvm.create_pass_builder(machine, tuning)
     builder.getModulePassManager().run(module, builder)
     return module
 

@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from fuser.codegen.llvm import host as machine
 from fuser.codegen.llvm import jit
 from fuser.codegen.llvm.host import cache_bytes, host
 from fuser.codegen.loops import Let, Store, walk
@@ -222,6 +224,21 @@ def test_only_results_beyond_the_caches_are_streamed() -> None:
     assert not stores("polynomial", elements // 4096, 1024)
     assert not stores("polynomial", elements, 16)
     assert not stores("row_sum", elements // 1024, 1024)
+
+
+@pytest.mark.parametrize(
+    ("size", "shared", "mine", "wanted"),
+    [("32768K", "0-1", 2, 32 << 20), ("32768K", "0-7", 2, 8 << 20), ("1000", "0,4-5", 9, 1000)],
+)
+def test_the_cache_is_shared_by_its_cores(
+    size: str, shared: str, mine: int, wanted: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "index3").mkdir()
+    (tmp_path / "index3" / "size").write_text(size + "\n")
+    (tmp_path / "index3" / "shared_cpu_list").write_text(shared + "\n")
+    monkeypatch.setattr(machine, "_CACHES", str(tmp_path))
+    monkeypatch.setattr(machine.os, "sched_getaffinity", lambda _: set(range(mine)), raising=False)
+    assert machine.cache_bytes.__wrapped__() == wanted
 
 
 def test_kernels_of_one_group_share_their_workspaces() -> None:
