@@ -33,7 +33,7 @@ BY_ROW = (
 )  # fmt: skip
 OWN: dict[str, Callable[..., Any]] = {
     "array": creation.array, "asarray": creation.asarray, "asanyarray": creation.asarray,
-    "ascontiguousarray": creation.ascontiguousarray, "require": creation.asarray,
+    "ascontiguousarray": creation.ascontiguousarray, "require": creation.asarray, "from_dlpack": creation.asarray,
 }  # fmt: skip
 _MATH = ("sqrt", "exp", "log", "sin", "cos", "tanh", "floor", "ceil")
 

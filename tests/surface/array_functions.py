@@ -105,7 +105,7 @@ STANDARD: dict[str, Program | None] = {
     "empty": lambda x, y, v: np.empty(x.shape).shape,
     "empty_like": lambda x, y, v: np.empty_like(x).shape,
     "eye": lambda x, y, v: (np.eye(3), np.eye(x.shape[0], x.shape[1], 1)),
-    "from_dlpack": None,
+    "from_dlpack": lambda x, y, v: np.from_dlpack(x) + 1,
     "full": lambda x, y, v: (np.full(x.shape, 3), np.full((2, 3), 1.5)),
     "full_like": lambda x, y, v: np.full_like(x, 1),
     "linspace": lambda x, y, v: (np.linspace(0, 1, 7), np.linspace(0, 1, x.shape[0], endpoint=False)),
