@@ -1,4 +1,4 @@
-"""How long planning takes as graphs grow, and what it is spent on.
+"""How long planning takes as graphs grow: processor time, so that others on the machine do not count.
 
 In: sizes. Out: a table: seconds from a traced graph to groups, for chains, random graphs, mixed graphs (reductions,
 views, broadcasts) and wide graphs, and how the time grows from a tenth of the size.
@@ -132,11 +132,11 @@ def measure(make: Callable[[int], Graph], operators: int, arch: str = "sm_90", r
     for _ in range(repeats):
         graph = make(operators)
         gc.collect()
-        start = time.perf_counter()
+        start = time.process_time()
         ready = prepare(graph)
-        between = time.perf_counter()
+        between = time.process_time()
         groups, _decisions = fuse.plan_groups(ready, SIZES, devices.find(arch))
-        end = time.perf_counter()
+        end = time.process_time()
         found = Timed(operators, between - start, end - between, len(groups))
         best = found if best is None or found.total < best.total else best
     assert best is not None

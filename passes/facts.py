@@ -12,6 +12,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from fuser.graph import Graph, ItemAttrs, Node, OpaqueAttrs, ReduceAttrs, ScalarAttrs
 from fuser.hostexpr import Dim, HostExpr
@@ -39,11 +40,16 @@ class Facts:
         self.sizes = dict(sizes or {})
         self.nodes = graph.by_id
         self._counts: dict[Shape, int] = {}
+        self._remembered: dict[tuple[Any, ...], dict[Any, Any]] = {}
         wanted = {n.id for n in graph.results}
         called = [i for n in graph.nodes if isinstance(n.attrs, OpaqueAttrs) for i in n.inputs]
         views = {i.id: v.source.id for i in called if i.id not in wanted and (v := strided(i)) is not None}
         wanted.update(views.get(i.id, i.id) for i in called)
         self.anchored = frozenset(k for k in wanted if self.nodes[k].op != "input")
+
+    def remembered(self, what: str, extents: Mapping[str, Dim]) -> dict[Any, Any]:
+        """What was worked out in an index space, kept for the next group that is tried in the same one."""
+        return self._remembered.setdefault((what, *extents.items()), {})
 
     # -- kinds -------------------------------------------------------------------------------------
     def is_free(self, node: Node) -> bool:

@@ -20,6 +20,7 @@ from fuser.passes.facts import Facts
 from fuser.passes.legality import describe, named
 from fuser.passes.limits import Limits
 from fuser.passes.search import Search, Wishes
+from fuser.pause import uncollected
 
 PATH_BUDGET = 1024  # clusters looked at when asking whether a merge would close a cycle
 
@@ -42,6 +43,7 @@ class Options:
     apart: Collection[tuple[int, int]] = ()
 
 
+@uncollected
 def plan_groups(
     graph: Graph, sizes: Mapping[str, int], device: Device, options: Options | None = None
 ) -> tuple[tuple[Group, ...], tuple[Decision, ...]]:

@@ -38,11 +38,11 @@ class Walk:
 
 
 class Walker:
-    """Walks within one index space; results of view substitutions are remembered across calls."""
+    """Walks within one index space; results of view substitutions are remembered by the facts, for every walk in it."""
 
     def __init__(self, facts: Facts, members: Set[int], extents: Extents, budget: int) -> None:
         self.facts, self.members, self.extents, self.budget = facts, members, extents, budget
-        self._mapped: dict[tuple[int, int, Index], Index] = {}
+        self._mapped = facts.remembered("mapped", extents)
 
     def walk(self, roots: Iterable[Root], into: Walk) -> None:
         """Add everything that `roots` need to `into`; TooMany when that is more than the budget."""
