@@ -161,6 +161,11 @@ class Context:
         if refusal not in self.refusals:
             self.refusals.append(refusal)
 
+    def unreached(self, text: str, advice: str, span: Span) -> None:
+        """Add a call that the trace did not come to, unless a refusal is about it."""
+        if not any(r.span is not None and r.span.where == span.where and r.text in (text, "") for r in self.refusals):
+            self.refusals.append(Refusal(text, advice, span))
+
     def ask(self, keyword: str, needs: str, what: str, slug: str, *notes: str) -> TraceError:
         """The error for Python asking a traced array for a value: `keyword` names the question if the source cannot."""
         frame = locations.user_frame(sys._getframe(1))

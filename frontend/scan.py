@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import ast
 import difflib
+import inspect
+import linecache
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +21,7 @@ from numpy.testing.overrides import get_overridable_numpy_array_functions
 
 from fuser.errors import ParseError, Span, UnsupportedError
 from fuser.frontend import advice, numpy_functions, shims, torch_methods, torch_shim
+from fuser.frontend.locations import Position, make_span
 from fuser.frontend.protocols import function_name
 from fuser.optable import table
 
@@ -156,6 +159,18 @@ def _scipy(name: str) -> str:
     if space == "special" and table().find("scipy", function) is not None:
         return ""
     return advice.unsupported(name)
+
+
+def of_function(fn: Any) -> list[tuple[Finding, Span]]:
+    """Findings of a function in memory and of what it calls in its file; none where there is no source."""
+    code = getattr(inspect.unwrap(getattr(fn, "__func__", fn)), "__code__", None)
+    text = "".join(linecache.getlines(code.co_filename)) if code is not None else ""
+    try:
+        found = scan(text, "", code.co_name) if code is not None and text else []
+    except (ParseError, RecursionError, ValueError):
+        return []
+    places = (Position(f.line, f.line, f.column - 1, f.column - 1 + len(f.text)) for f in found)
+    return [(f, make_span(code.co_filename, p)) for f, p in zip(found, places, strict=True)] if code else []
 
 
 def check_file(target: str) -> None:

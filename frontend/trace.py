@@ -18,7 +18,7 @@ from fuser import hostcomplex, trees
 from fuser.construct import elementwise
 from fuser.construct.common import NeedsStatic
 from fuser.construct.loop import known_round, round_needed
-from fuser.errors import FuserError, TraceTypeError
+from fuser.errors import FuserError, TraceTypeError, UnsupportedError
 from fuser.frontend import capture, purity
 from fuser.frontend.complexscalar import ComplexScalar
 from fuser.frontend.context import Context, Specialize, tracing
@@ -72,13 +72,13 @@ def trace_once(
             message = f"{need.what} needs a number now; `{need.expr}` is known at the call"
             raise NeedsStatic(message, "static", need.expr, (need.span,) if need.span else ()) from None
         except StopTrace:
-            failure = run.ctx.failure()
+            failure = run.stopped()
             assert failure is not None
             raise failure from None
         except FuserError as error:
-            raise run.ctx.failure() or error from None
+            raise run.stopped() or error from None
         except Exception as error:
-            failure = run.ctx.failure()
+            failure = run.stopped()
             if failure is not None:  # what went wrong may be due to a refused call's stand-in
                 raise failure from error
             raise
@@ -94,6 +94,16 @@ class _Run:
         self.rebinder = Rebinder(self.ctx, fn)
         self.arguments: list[Storage] = []
         self.leaves = [self._leaf(n, s) for n, s in zip(names, specs, strict=True)]
+
+    def stopped(self) -> UnsupportedError | None:
+        """The refused calls of a trace that could not go on, with those further down that its text shows."""
+        if not self.ctx.refusals:
+            return None
+        from fuser.frontend import scan
+
+        for found, span in scan.of_function(self.fn):
+            self.ctx.unreached(found.text, found.advice, span)
+        return self.ctx.failure()
 
     def _leaf(self, name: str, spec: Spec) -> Any:
         """What the function is given for one leaf."""

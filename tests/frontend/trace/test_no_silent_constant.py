@@ -433,3 +433,22 @@ def test_objects_come_out_as_they_went_in() -> None:
     assert type(got[3]) is Solver
     with pytest.raises(TraceTypeError, match="Solver that holds traced arrays"):
         fuser.compile(lambda x: Solver(x * 2))(X)
+
+
+# -- refusals --------------------------------------------------------------------------------------
+def _sorted_rows(y: Any) -> Any:
+    return np.sort(y)
+
+
+def stops_early(x: Any) -> Any:
+    a = np.unique(x)
+    for row in a:  # the trace cannot go on from here
+        x = x + row
+    return np.linalg.inv(x), _sorted_rows(x), np.histogram(x)
+
+
+def test_calls_beyond_the_point_where_the_trace_stops_are_listed_too() -> None:
+    with pytest.raises(FuserError) as caught:
+        fuser.compile(stops_early)(np.eye(3))
+    for call in ("np.unique(x)", "np.linalg.inv(x)", "np.sort(y)", "np.histogram(x)"):
+        assert str(caught.value).count(call) == 1
