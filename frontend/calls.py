@@ -21,13 +21,14 @@ from fuser import dtypes
 from fuser.construct import elementwise, reduction, storing, views
 from fuser.construct.common import NeedsStatic
 from fuser.errors import DTypeError, FuserError, ShapeError, TraceError, UnsupportedError
-from fuser.frontend.complexscalar import ComplexScalar
+from fuser.frontend.complexscalar import ComplexScalar, number
 from fuser.frontend.context import Context, Specialize
 from fuser.frontend.poison import Poison, StopTrace
 from fuser.frontend.scalar import Scalar, host
 from fuser.frontend.storage import Storage
 from fuser.frontend.tracer import TracedArray
 from fuser.graph import Node
+from fuser.hostcomplex import HostComplex
 from fuser.hostexpr import HostExpr
 from fuser.optable.adapt import INERT
 from fuser.optable.base import Composite, Function, OpaqueOp, Reduction, Row, ScalarOp, Scan
@@ -64,7 +65,8 @@ def builds(ctx: Context, fn: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(fn)
     def call(*values: Any) -> Any:
-        given = [fresh(ctx, v) if isinstance(v, Node) else host(ctx, v) for v in values]
+        given = [fresh(ctx, v) if isinstance(v, Node) else number(ctx, v) if isinstance(v, HostComplex) else host(ctx, v)
+                 for v in values]  # fmt: skip
         result = fn(*given)
         if is_poisoned(result):
             raise StopTrace

@@ -18,6 +18,7 @@ from fuser.construct.formula import handle, node_of
 from fuser.dtypes import BOOL, complex_of
 from fuser.errors import InternalError
 from fuser.graph import Graph, Node, ReduceAttrs, Rewriter, ScanAttrs
+from fuser.loopbody import LoopAttrs, body_graph, with_body
 from fuser.optable import table
 from fuser.optable.base import S, ScalarOp
 from fuser.optable.complexes import Z
@@ -40,9 +41,16 @@ class Split(Pass):
 
 def _settled(node: Node, inputs: tuple[Node, ...]) -> bool:
     """Whether a node stays as it is over these inputs: nothing complex, or in memory."""
+    if isinstance(node.attrs, LoopAttrs) and _has_complex(node.attrs):
+        return False
     if node.op in STORED or not any(n.dtype.is_complex for n in (node, *inputs)):
         return True
     return node.op == "complex_prod" or (node.op == "view" and inputs[0].op in ("input", "view"))
+
+
+def _has_complex(loop: LoopAttrs) -> bool:
+    """Whether a round, whose states are reals, computes with complex numbers in between."""
+    return any(s.dtype.is_complex or (isinstance(s.attrs, LoopAttrs) and _has_complex(s.attrs)) for s in loop.steps)
 
 
 class _Splitting(Rewriter):
@@ -51,6 +59,9 @@ class _Splitting(Rewriter):
     def rewrite(self, node: Node, inputs: tuple[Node, ...]) -> Node:
         if node.op in ("real", "imag") and inputs[0].op == "complex":
             return inputs[0].inputs[node.op == "imag"]
+        if isinstance(node.attrs, LoopAttrs) and _has_complex(node.attrs):
+            body = Split().run(body_graph(node.attrs, [n.dtype for n in node.inputs]))
+            return self.builder.make(node.op, inputs, with_body(node.attrs, body), node.dtype, node.shape)
         if _settled(node, inputs):
             return self.builder.make(node.op, inputs, node.attrs, node.dtype, node.shape)
         before = len(self.builder.nodes)

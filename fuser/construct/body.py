@@ -194,6 +194,10 @@ class _Extractor:
             source = source.inputs[0]
         if isinstance(source.attrs, ScalarAttrs) and source.attrs.expr.is_literal:
             return self._step("scalar", (), n.dtype, source.attrs)
+        if n.dtype.is_complex:  # two operands: a loop in a kernel knows reals
+            parts = source.inputs if source.op == "complex" else ()
+            pair = parts or tuple(elementwise.node(self.b, name, n) for name in ("real", "imag"))
+            return self._step("complex", tuple(map(self._outside, pair)), n.dtype, None)
         self.out.captured.append(views.broadcast_to(self.b, n, self.body.shape))
         return "captured", len(self.out.captured) - 1
 

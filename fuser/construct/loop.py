@@ -18,10 +18,11 @@ import numpy as np
 
 from fuser.construct import elementwise, views
 from fuser.construct.body import Body, Offence, extract
-from fuser.construct.common import Value, describe, fail, is_host, operand_of
+from fuser.construct.common import Value, describe, fail, is_complex_host, is_host, operand_of
 from fuser.dtypes import BOOL, F32, I64, DType, promote
 from fuser.errors import ArgumentError, DTypeError, ShapeError, Span, TraceError
 from fuser.graph import Builder, Node
+from fuser.hostcomplex import HostComplex
 from fuser.hostexpr import HostExpr, lit, sym, wrap
 from fuser.loopbody import LoopAttrs, LoopValueAttrs
 from fuser.shapes import Shape, text_of
@@ -92,22 +93,44 @@ class _Loops:
         found = extract(self.b, traced)
         if found.offences:
             return self._written_out(found.offences, initial)
+        first = self._parts(initial)
         captured = [self._spread(c) for c in found.captured]
-        inputs = (self._spread(self.count), *initial, *captured)
+        inputs = (self._spread(self.count), *first, *captured)
         made = []
-        for k, t in enumerate(dtypes):
-            attrs = LoopAttrs(
-                k, len(dtypes), len(captured), found.steps, found.results, found.stop, self.count.rank == 0
-            )
-            made.append(self.b.make("loop", inputs, attrs, t, self.shape))
-        return tuple(made)
+        for k, x in enumerate(first):
+            attrs = LoopAttrs(k, len(first), len(captured), found.steps, found.results, found.stop, not self.count.rank)
+            made.append(self.b.make("loop", inputs, attrs, x.dtype, self.shape))
+        return self._joined(made, dtypes)
+
+    # -- complex states are two real ones ----------------------------------------------------------
+    def _parts(self, nodes: Sequence[Node]) -> list[Node]:
+        """Real values as they are, complex ones as their parts."""
+        out: list[Node] = []
+        for n in nodes:
+            names = ("real", "imag") if n.dtype.is_complex else ()
+            out += [elementwise.node(self.b, name, n) for name in names] or [n]
+        return out
+
+    def _joined(self, parts: Sequence[Node], dtypes: Sequence[DType]) -> tuple[Node, ...]:
+        """The inverse, for values of these dtypes."""
+        left = iter(parts)
+        return tuple(
+            elementwise.combine(self.b, "complex", [next(left), next(left)], t) if t.is_complex else next(left)
+            for t in dtypes
+        )
+
+    def _stand_ins(self, number: int, dtypes: Sequence[DType]) -> tuple[Node, ...]:
+        real = [p for t in dtypes for p in ((t.component, t.component) if t.is_complex else (t,))]
+        return tuple(
+            self.b.make("loop_value", (), LoopValueAttrs(number, k), t, self.shape) for k, t in enumerate(real, 1)
+        )
 
     def _spread(self, x: Node) -> Node:
         return views.broadcast_to(self.b, x, self.shape)
 
     def _converted(self, value: Value, dtype: DType) -> Node:
         """A state's first value: numbers in the dtype that a round gives them."""
-        return elementwise.as_node(self.b, value, dtype if is_host(value) else None)
+        return elementwise.as_node(self.b, value, dtype if _is_number(value) else None)
 
     # -- one trace ---------------------------------------------------------------------------------
     def _dtypes(self) -> list[DType]:
@@ -116,12 +139,10 @@ class _Loops:
         if all(isinstance(s, DType) for s in seen):
             return [s for s in seen if isinstance(s, DType)]
         number = len(self.b.nodes)
-        stand_ins = [
-            self.b.make("loop_value", (), LoopValueAttrs(number, k + 1), s, self.shape)
-            if isinstance(s, DType)
-            else sym(f"{ROUND}{number} state {k}", s)  # type: ignore[arg-type]
-            for k, s in enumerate(seen)
-        ]
+        strong = [s for s in seen if isinstance(s, DType)]
+        arrays = iter(self._joined(self._stand_ins(number, strong), strong))
+        stand_ins = [next(arrays) if isinstance(s, DType) else _weak(f"{ROUND}{number} state {k}", s)
+                     for k, s in enumerate(seen)]  # fmt: skip
         results = self._results(self.given.body(sym(f"{ROUND}{number}"), *stand_ins))
         dtypes = []
         for s, r in zip(seen, results, strict=True):
@@ -130,16 +151,16 @@ class _Loops:
 
     def _traced(self, dtypes: Sequence[DType]) -> Body:
         b, number = self.b, len(self.b.nodes)
-        stand_ins = [
-            b.make("loop_value", (), LoopValueAttrs(number, k + 1), t, self.shape) for k, t in enumerate(dtypes)
-        ]
+        real = self._stand_ins(number, dtypes)
+        stand_ins = self._joined(real, dtypes)
         index = sym(f"{ROUND}{number}")
         results = self._results(self.given.body(index, *stand_ins))
         nodes = [self._next(r, t, k) for k, (r, t) in enumerate(zip(results, dtypes, strict=True))]
         stop = None if self.given.until is None else self._test(self.given.until(*stand_ins))
+        nodes = self._parts(nodes)
         roots = [*nodes, *([stop] if stop is not None else [])]
-        shape = views.broadcast_shape(b, [*stand_ins, *roots])
-        return Body(number, index, tuple(stand_ins), tuple(nodes), stop, shape)
+        shape = views.broadcast_shape(b, [*real, *roots])
+        return Body(number, index, real, tuple(nodes), stop, shape)
 
     def _results(self, given: Any) -> list[Value]:
         found = list(given) if isinstance(given, tuple | list) else [given]
@@ -153,7 +174,7 @@ class _Loops:
         """The value that a round gives state `k`, which must have its dtype."""
         b, name = self.b, self.given.names[k]
         seen = operand_of(b, value)
-        if seen == dtype or (is_host(value) and promote([dtype, seen]) == dtype):
+        if seen == dtype or (_is_number(value) and promote([dtype, seen]) == dtype):
             return elementwise.as_node(b, value, dtype)
         shown = seen if isinstance(seen, DType) else f"a Python {seen}"
         message = f"`{name}` is {dtype} before a round and {shown} after it"
@@ -205,6 +226,18 @@ class _Loops:
         lines = [f"{o.span.where + '  ' if o.span else ''}{o.what}" for o in offences]
         out = f"option: a count known while tracing, at most {UNROLLED}; or a Python loop around a compiled round"
         return TraceError(message, "loop-body", spans, (*dict.fromkeys(lines), out))
+
+
+def _is_number(value: Value) -> bool:
+    """A number that takes the dtype of what it meets."""
+    return is_host(value) or is_complex_host(value)
+
+
+def _weak(name: str, kind: str) -> HostExpr | HostComplex:
+    """A symbol for a number."""
+    if kind == "complex":
+        return HostComplex(sym(f"{name} real", "float"), sym(f"{name} imag", "float"))
+    return sym(name, kind)  # type: ignore[arg-type]
 
 
 def round_needed(what: str, span: Span | None) -> TraceError:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fuser.construct import creation
-from fuser.construct.common import fail, is_host
+from fuser.construct.common import fail, is_complex_host, is_host
 from fuser.construct.loop import loop
 from fuser.errors import ArgumentError
 from fuser.graph import Builder
@@ -29,7 +29,7 @@ def build(b: Builder, n: Any, body: Any, *states: Any, until: Callable[..., Any]
         if not callable(given) and not (what == "until" and given is None):
             message = f"`{what}` of a loop is a function, not {type(given).__name__}"
             fail(b, ArgumentError, message, "loop-function", "fuser.ops.loop(n, lambda i, x: x * x, x)")
-    values = [v if is_host(v) else creation.array(b, v) for v in states]
+    values = [v if is_host(v) or is_complex_host(v) else creation.array(b, v) for v in states]
     names = _names(body)[1:]
     found = loop(b, n, body, *values, until=until, names=names)
     for node, name in zip(found, names, strict=False):

@@ -82,6 +82,31 @@ def test_an_element_that_has_stopped_keeps_its_states(engine: Engine) -> None:
 
 
 @each
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_complex_states(engine: Engine, dtype: Any) -> None:
+    re, im = np.meshgrid(np.linspace(-2, 0.6, 31), np.linspace(-1.2, 1.2, 17))
+    c = (re + 1j * im).astype(dtype)
+
+    def escape(c: Any, n: int) -> Any:
+        return loop(n, lambda i, z, k: (z * z + c, k + 1), 0.0, 0, until=lambda z, k: np.abs(z) > 2)
+
+    got = engine.compile(escape)(c, 30)
+    same(got[1], fuser.reference(escape)(c, 30)[1])
+    z, k = by_hand(30, lambda i, z, k: (z * z + c, k + 1), np.zeros_like(c), 0, until=lambda z, k: np.abs(z) > 2)
+    same(got[1], k)
+    assert got[0].dtype == dtype
+    np.testing.assert_allclose(got[0], z, rtol=1e-2 if dtype is np.complex64 else 1e-8)
+
+    def turned(c: Any, n: int) -> Any:
+        return loop(n, lambda i, z: z * (0.5 + 0.25j) + c * i * 1j, 0j)
+
+    wanted = np.zeros_like(c)
+    for i in range(5):
+        wanted = wanted * dtype(0.5 + 0.25j) + c * i * 1j
+    same(engine.compile(turned)(c, 5), wanted)
+
+
+@each
 def test_states_take_each_others_old_values(engine: Engine) -> None:
     same(
         engine.compile(lambda x: loop(5, lambda i, a, b, c: (b, c, a + 1), x, x * 2, x * 3))(X),
