@@ -8,7 +8,6 @@ scope are computed once, parameters are registered at first use. Its own file be
 
 from __future__ import annotations
 
-import re
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -51,31 +50,15 @@ from fuser.codegen.loops import (
     Var,
     walk,
 )
+from fuser.codegen.names import identifier
 from fuser.codegen.primitives import Target
-from fuser.dtypes import BOOL, I32, DType
+from fuser.dtypes import I32, DType
 from fuser.errors import InternalError
 from fuser.hostexpr import Dim, HostExpr, wrap
 from fuser.optable.base import S
 
 Bound = Operand | int
 ValueKey = tuple[str, tuple[Operand, ...], DType]
-
-# Words that C and CUDA keep, and names that the printer's prelude may define start with `fuser_`.
-_WORDS = """alignas alignof asm auto bool break case catch char class const constexpr continue decltype default
-    delete do double else enum explicit export extern false float for friend goto half if inline int long mutable
-    namespace new noexcept nullptr operator or and not xor private protected public register return short signed
-    sizeof static struct switch template this thread_local throw true try typedef typename union unsigned using
-    virtual void volatile wchar_t while threadIdx blockIdx blockDim gridDim warpSize main uint ushort ulong int2
-    int4 float2 float4 double2 min max abs exp log pow sqrt sin cos tan erf clock printf"""
-RESERVED = frozenset(_WORDS.split())
-
-
-def identifier(hint: str) -> str:
-    """A C identifier near `hint`: other characters become `_`, reserved words get a trailing `_`."""
-    name = re.sub(r"\W+", "_", hint, flags=re.ASCII).strip("_") or "t"
-    if name[0].isdigit():
-        name = f"v{name}"
-    return f"{name}_" if name in RESERVED or name.startswith("fuser_") else name
 
 
 @dataclass
@@ -244,7 +227,7 @@ class KernelBuilder:
     # -- memory ------------------------------------------------------------------------------------
     def load(self, buffer: str, index: Bound, mask: Operand | None = None, name: str = "") -> Operand:
         """`buffer[index]`, 0 where `mask` is false."""
-        mask, never = _mask(mask)
+        mask, never = folding.known_mask(mask)
         if never:
             return self._zero(self._arrays[buffer], name or buffer)
         var = Var(self.fresh(name or buffer), self._arrays[buffer])
@@ -257,7 +240,7 @@ class KernelBuilder:
         """`buffer[index : index + width]` as one access; a single load for width 1."""
         if width == 1:
             return (self.load(buffer, index, mask, name),)
-        mask, never = _mask(mask)
+        mask, never = folding.known_mask(mask)
         if never:
             return (self._zero(self._arrays[buffer], name or buffer),) * width
         loaded = tuple(Var(self.fresh(name or buffer), self._arrays[buffer]) for _ in range(width))
@@ -266,7 +249,7 @@ class KernelBuilder:
 
     def store(self, buffer: str, index: Bound, value: Operand, *conditions: Operand | None) -> None:
         """`conditions`: a mask, and whether to store past the caches."""
-        mask, never = _mask(conditions[0] if conditions else None)
+        mask, never = folding.known_mask(conditions[0] if conditions else None)
         if not never:
             self._check_stored(buffer, (value,))
             self.emit(Store(buffer, self._index(index), value, mask, *conditions[1:]))
@@ -274,7 +257,7 @@ class KernelBuilder:
     def store_vec(self, buffer: str, index: Bound, values: Sequence[Operand], mask: Operand | None = None) -> None:
         if len(values) == 1:
             return self.store(buffer, index, values[0], mask)
-        mask, never = _mask(mask)
+        mask, never = folding.known_mask(mask)
         if not never:
             self._check_stored(buffer, values)
             self.emit(StoreVec(buffer, self._index(index), tuple(values), mask))
@@ -399,7 +382,7 @@ class KernelBuilder:
         self, target: str, index: Bound, buffer: str, place: Bound, width: int, mask: Operand | None = None
     ) -> None:
         """Starts `target[index : +width] = buffer[place : +width]` from global to shared memory."""
-        mask, never = _mask(mask)
+        mask, never = folding.known_mask(mask)
         if not never:
             self.emit(AsyncCopy(target, self._index(index), buffer, self._index(place), width, mask))
 
@@ -426,14 +409,3 @@ class KernelBuilder:
             raise InternalError("a block of the kernel is still open", "kernel-scope")
         body = tuple(self._blocks[0].statements)
         return Kernel(self.name, self.target, tuple(self._buffers), tuple(self._scalars.values()), body, launch)
-
-
-def _mask(mask: Operand | None) -> tuple[Operand | None, bool]:
-    """(mask without the literal true, whether it is the literal false)."""
-    if mask is None:
-        return None, False
-    if mask.dtype != BOOL:
-        raise InternalError(f"a mask is bool, not {mask.dtype}", "kernel-type")
-    if isinstance(mask, Lit):
-        return None, not mask.value
-    return mask, False

@@ -157,3 +157,14 @@ def _fold_same(op: str, a: Operand, dtype: DType) -> Operand | None:
     if op in _IDEMPOTENT:
         return a
     return literal(0, dtype) if op in ("subtract", "bitwise_xor") else None
+
+
+def known_mask(mask: Operand | None) -> tuple[Operand | None, bool]:
+    """(mask without the literal true, whether it is the literal false)."""
+    if mask is None:
+        return None, False
+    if mask.dtype != BOOL:
+        raise InternalError(f"a mask is bool, not {mask.dtype}", "kernel-type")
+    if isinstance(mask, Lit):
+        return None, not mask.value
+    return mask, False

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fuser.codegen.builder import KernelBuilder, identifier
+from fuser.codegen.builder import KernelBuilder
 from fuser.codegen.folding import fold, wrap_int
 from fuser.codegen.loops import If, Kernel, Launch, Let, Lit, Load, Operand, Special, Store, Var
+from fuser.codegen.names import identifier
 from fuser.codegen.verify import verify
 from fuser.dtypes import BOOL, F16, F32, I8, I32, I64, U8, U32, DType
 from fuser.errors import InternalError
