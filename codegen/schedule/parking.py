@@ -100,13 +100,16 @@ class Row:
     @property
     def _copied(self) -> tuple[Fit, int]:
         """64 KiB in three blocks of 512 threads an SM. Half of it and half the threads where more than two blocks would
-        share a row, where weights come with their own latency, and where a row of half types is only read."""
+        share a row (with weights: where two would), where many weights come with a latency of their own, and where a
+        row of half types is only read. Measured with rows of 32 to 512 KiB."""
         size = self.length * self.kept
         if self.vector <= 4 and self.weights:
             return Fit(256, 1, 4, 4), 32 << 10
         if self.weights > 1:
             return Fit(256, 1, 5, 1), 32 << 10
-        if (not self.stored and self.vector > 4) or size > (64 << 10 if self.weights else 128 << 10):
+        if not self.stored and self.vector > 4:
+            return Fit(256, 1, 6, 2), 32 << 10
+        if (64 << 10 < size <= 128 << 10) if self.weights else size > 128 << 10:
             return Fit(256, 1, 5, 2), 32 << 10
         return Fit(512, 1, 3, 2), 64 << 10
 
