@@ -1,7 +1,7 @@
 """Names in kernels: what C and CUDA allow, near what the user wrote.
 
-In: a hint, such as a user's variable. Out: an identifier. Its own file because the words of a language are no part of how
-kernels are written.
+In: a hint, such as a user's variable. Out: an identifier. Its own file because the words of a language are no part of
+how kernels are written.
 """
 
 from __future__ import annotations

@@ -60,14 +60,19 @@ def unwrap(ctx: Context, value: Any) -> Any:
     return value
 
 
+def _shown(ctx: Context, value: Node | HostExpr | HostComplex) -> Any:
+    """A node or a number of the host as the program sees it."""
+    if isinstance(value, Node):
+        return fresh(ctx, value)
+    return number(ctx, value) if isinstance(value, HostComplex) else host(ctx, value)
+
+
 def builds(ctx: Context, fn: Callable[..., Any]) -> Callable[..., Any]:
     """A function of the program's as `fuser.construct` calls it: the same on nodes and host expressions."""
 
     @functools.wraps(fn)
     def call(*values: Any) -> Any:
-        given = [fresh(ctx, v) if isinstance(v, Node) else number(ctx, v) if isinstance(v, HostComplex) else host(ctx, v)
-                 for v in values]  # fmt: skip
-        result = fn(*given)
+        result = fn(*(_shown(ctx, v) for v in values))
         if is_poisoned(result):
             raise StopTrace
         return unwrap(ctx, result)

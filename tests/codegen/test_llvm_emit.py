@@ -156,7 +156,7 @@ def _midpoints(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 def _for(kernel: Kernel, machine: Any) -> Any:
     text = str(emit(expand(kernel), machine))
     with jit._lock:
-        module = jit._optimised(text, kernel.name)
+        module = jit._optimised(text, kernel.name, jit._machine())
         return jit._link(kernel.name, str(module), jit._machine().emit_object(module))
 
 
