@@ -19,7 +19,7 @@ from fuser.codegen.llvm.host import cache_bytes
 from fuser.codegen.program import Fetch, instructions
 from fuser.codegen.schedule.body import Body, Layouts, analyse
 from fuser.codegen.schedule.cpu_keep import plan_keeps
-from fuser.codegen.schedule.lower_cpu_pointwise import crosses
+from fuser.codegen.schedule.cpu_sweep import crosses, crossing
 from fuser.codegen.schedule.pieces import cut_body
 from fuser.graph import Graph
 from fuser.group import Group
@@ -92,17 +92,21 @@ def _choose(graph: Graph, group: Group, sizes: Mapping[str, Any], length_bucket:
 def _band(graph: Graph, group: Group, sizes: Mapping[str, Any], length: int, layouts: Layouts) -> tuple[int, bool]:
     """Rows to take together run by run, a power of two, and whether to spread their shares over iterations.
 
-    Where a row is many short runs, as many rows as make a long one, where that leaves tasks enough.
+    Where a row is many short runs, as many rows as make a long one, where that leaves tasks enough; where an operand is
+    read across rows, as many as fill its cache lines.
     """
-    if len(group.space.reduced) < 2 or not group.space.parallel:
+    if not group.space.parallel:
         return 1, False
     body = analyse(graph, group, layouts)
+    once = sum(s.has_loop for s in body.stages) < 2
+    if len(body.reduced) == 1 and body.parallel and once:
+        across = any(crossing(s.loop, body.parallel[-1], body.reduced[0]) for s in body.stages)
+        return (BLOCK_ROWS if across else 1), False
     if len(body.reduced) < 2 or not body.parallel:
         return 1, False
     fixed, rows = order(length, 4, "inner", "cpu"), _number(body.rows, sizes)
     itemsize = max((p.fetch(k).dtype.bytes for p in body.programs for k in p.fetches), default=4)
     run = max(_number(body.reduced[-1].extent, sizes) * itemsize, 1)
-    once = sum(s.has_loop for s in body.stages) < 2
     spread = once and fixed.segments > 1 and rows * length >= SPLIT_FROM
     most = min(CACHE_BYTES // (length * itemsize), BAND_ROWS)  # of rows that later stages are to find in cache
     most = STACK_BYTES // (fixed.lanes * state_bytes(graph, group)) if once else most

@@ -4,20 +4,22 @@ In: a stage, the loop variables of the band, results of earlier stages (arrays o
 Where reduced axes lie on both sides of a parallel one (a sum over axes 0 and 2), the runs of one row are far apart, and
 those of neighbouring rows are next to each other: walking run by run through a band reads memory in order. Every row is
 added exactly as it would be alone (`fuser.order`); its lanes wait in an array while the other rows have their turn.
+An operand that is contiguous across rows (a transposed one) is read block by block of each of its lines.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fuser.codegen.evaluate import mask_operand
 from fuser.codegen.indices import IndexEmitter
 from fuser.codegen.loops import Operand
 from fuser.codegen.program import Program, Result
 from fuser.codegen.schedule.body import StageBody
 from fuser.codegen.schedule.cpu_columns import ResultArrays
-from fuser.codegen.schedule.cpu_rows import Rows
+from fuser.codegen.schedule.cpu_rows import BLOCK, Rows
 from fuser.codegen.schedule.cpu_state import Folds, Stack, levels_of, places, rows_of
-from fuser.codegen.schedule.cpu_sweep import Results, Walk
+from fuser.codegen.schedule.cpu_sweep import Results, Staged, Walk, crossing
 from fuser.hostexpr import HostExpr, lit
 
 
@@ -114,9 +116,11 @@ class Band:
         first, last = rows.runs_of(low, high)
         with walk.loop("run", first, last) as q:
             at = walk.place(outer, rows.body.reduced[:-1], q)
+            staged = self._staged(stage, at, walk.op("multiply", q, rows.run_length), high)
             with walk.loop("p", 0, self.count) as p:
                 here, known = self.at_row(at, p), self.results_at(stage.loop, results, p)
                 sweep = rows.sweep(stage)
+                sweep.staged.update(staged)
                 sweep.hoist(here, known, rows.variables)
                 self._turn(lanes, waiting, p, to_lanes=True)
                 rows.run(here, q, low, high, lanes.size, rows.visit(lanes, sweep, stage, known))
@@ -124,6 +128,31 @@ class Band:
         with walk.loop("p", 0, self.height) as p:
             self._turn(lanes, waiting, p, to_lanes=True)
             total.copy(p, lanes.tree(), walk.operand(0))
+
+    def _staged(self, stage: StageBody, at: IndexEmitter, base: Operand, high: Operand) -> dict[int, Staged]:
+        """Operands that are contiguous across the band's rows, copied to arrays of (row, element of the run)."""
+        rows, walk, b = self.rows, self.walk, self.rows.frame.builder
+        out: dict[int, Staged] = {}
+        if len(rows.body.reduced) > 1:
+            return out
+        across, along = rows.body.parallel[-1].name, rows.body.reduced[-1].name
+
+        def place(x: IndexEmitter) -> Operand:
+            row = walk.op("multiply", walk.op("subtract", x.bindings[across], self.first), BLOCK)
+            return walk.op("add", row, walk.op("subtract", x.bindings[along], base))
+
+        stop = walk.least(high, walk.op("add", base, BLOCK))
+        for step in crossing(stage.loop, rows.body.parallel[-1], rows.body.reduced[-1]):
+            fetch = stage.loop.fetch(step)
+            array = b.alloc("tile", fetch.dtype, self.height * BLOCK, "register")
+            with walk.loop("column", base, stop) as j, walk.loop("p", 0, self.count, kind="vector") as p:
+                here = self.at_row(at, p).bound(**{along: j})
+                value = b.load(
+                    rows.frame.buffer_of(fetch), here.value(fetch.index[0]), mask_operand(b, here, fetch.mask)
+                )
+                b.store(array, place(here), value)
+            out[step] = (array, place)
+        return out
 
     def _turn(self, lanes: Folds, waiting: Folds, p: Operand, to_lanes: bool) -> None:
         """Row `p`'s lanes from where they wait into registers, or back."""

@@ -24,6 +24,7 @@ from fuser.graph import Graph
 from fuser.hostexpr import HostExpr, lit
 from fuser.order import Order
 
+BLOCK = 128  # elements of a row that a band takes together where an operand is read across rows
 Visit = Callable[[IndexEmitter, Operand, Operand, "Operand | None"], None]  # (indices, i, lane, guard)
 
 
@@ -49,6 +50,11 @@ class Rows:
     def inner(self) -> HostExpr:
         """Extent of the innermost reduced axis: the length of a run."""
         return self.body.reduced[-1].extent if self.body.reduced else lit(1)
+
+    @property
+    def run_length(self) -> HostExpr:
+        """Elements of a run of a band: the innermost reduced axis, or a block of the only one."""
+        return self.inner if len(self.body.reduced) > 1 else lit(BLOCK)
 
     @property
     def runs(self) -> HostExpr:
@@ -207,7 +213,7 @@ class Rows:
 
     def runs_of(self, low: Operand, high: Operand) -> tuple[Operand, Operand]:
         """The runs that a share touches: the first, and one past the last."""
-        walk, inner = self.walk, self.walk.operand(self.inner)
+        walk, inner = self.walk, self.walk.operand(self.run_length)
         last = walk.op("trunc_div", walk.op("add", high, walk.op("subtract", inner, 1)), inner)
         return walk.op("trunc_div", low, inner), last
 
@@ -215,8 +221,9 @@ class Rows:
         """Run number `q` as far as it is in the share: a round that it covers is written without a mask, one at its
         edges with it. `at` binds all axes but the innermost."""
         walk, b = self.walk, self.frame.builder
-        inner = walk.operand(self.inner)
+        inner = walk.operand(self.run_length)
         base = walk.op("multiply", q, inner)
+        first = base if len(self.body.reduced) > 1 else walk.operand(0)  # where the innermost axis is 0
         start = walk.op("max_num", low, base)
         stop = walk.least(high, walk.op("add", base, inner))
         lead = walk.op("trunc_rem", walk.op("subtract", start, low), lanes)
@@ -225,8 +232,8 @@ class Rows:
             whole = walk.both(walk.holds("greater_equal", begin, start), walk.holds("less_equal", end, stop))
             with b.branch(whole), walk.loop("l", 0, lanes, kind="vector") as lane:
                 i = walk.op("add", begin, lane)
-                visit(self._at(at, walk.op("subtract", i, base)), i, lane, None)
+                visit(self._at(at, walk.op("subtract", i, first)), i, lane, None)
             with b.otherwise(), walk.loop("l", 0, lanes, kind="vector") as lane:
                 i = walk.op("add", begin, lane)
                 inside = walk.both(walk.holds("greater_equal", i, start), walk.holds("less", i, stop))
-                visit(self._at(at, walk.op("subtract", i, base)), i, lane, inside)
+                visit(self._at(at, walk.op("subtract", i, first)), i, lane, inside)

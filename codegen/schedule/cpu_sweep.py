@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from fuser.codegen.evaluate import Lane, Loader
-from fuser.codegen.indices import IndexEmitter, Ranges
+from fuser.codegen.indices import GATHERED, IndexEmitter, Ranges
 from fuser.codegen.loops import LoopKind, Operand, Var
 from fuser.codegen.program import Fetch, Program
 from fuser.codegen.program import instructions as step_instructions
@@ -22,6 +22,7 @@ from fuser.codegen.schedule.cpu_keep import Keep
 from fuser.codegen.schedule.frame import Frame
 from fuser.dtypes import BOOL, I64
 from fuser.hostexpr import HostExpr, lit, sym
+from fuser.indexmap import coefficient
 
 Values = dict[int, Operand]
 Results = Mapping[tuple[int, int], Operand]
@@ -31,6 +32,20 @@ def instructions(program: Program, variables: Iterable[str]) -> float:
     """What the operators of a program cost an element, by the table, but those that are the same along `variables`."""
     moving = program.dependent(frozenset(variables))
     return sum(step_instructions(s, plain=True) for s, moves in zip(program.steps, moving, strict=True) if moves)
+
+
+def crosses(offset: HostExpr, rows: Axis, inner: Axis) -> bool:
+    """Whether an access is contiguous along `rows`, not along `inner`."""
+    return coefficient(offset, rows.name) == lit(1) and coefficient(offset, inner.name) not in (lit(0), lit(1))
+
+
+def crossing(program: Program, rows: Axis, inner: Axis) -> list[int]:
+    """The loads of a program that cross rows, at addresses that loop variables give."""
+    plain = (k for k in program.fetches if not any(n.startswith(GATHERED) for n in program.symbols(k)))
+    return [k for k in plain if crosses(program.fetch(k).index[0], rows, inner)]
+
+
+Staged = tuple[str, Callable[[IndexEmitter], Operand]]  # an array, and the index in it
 
 
 @dataclass
@@ -45,7 +60,7 @@ class Sweep:
     program: Program
     guard: Operand | None = None
     known: Values = field(default_factory=dict)
-    staged: dict[int, tuple[str, Callable[[IndexEmitter], Operand]]] = field(default_factory=dict)
+    staged: dict[int, Staged] = field(default_factory=dict)
     keep: Keep = field(default_factory=Keep)
     arrays: Sequence[str] = ()
 

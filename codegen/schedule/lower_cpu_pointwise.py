@@ -8,25 +8,19 @@ contiguous axis into a small array, so that each of its cache lines is touched o
 from __future__ import annotations
 
 from fuser.codegen.evaluate import mask_operand
-from fuser.codegen.indices import GATHERED, IndexEmitter
+from fuser.codegen.indices import IndexEmitter
 from fuser.codegen.loops import Kernel, Operand
 from fuser.codegen.program import Fetch
 from fuser.codegen.schedule.axes import Axis, count
 from fuser.codegen.schedule.cpu_parts import NO_AXIS, CpuParts, peel
-from fuser.codegen.schedule.cpu_sweep import Sweep, Walk, ceil_div
+from fuser.codegen.schedule.cpu_sweep import Sweep, Walk, ceil_div, crossing
 from fuser.codegen.schedule.frame import Frame
-from fuser.hostexpr import HostExpr, lit
-from fuser.indexmap import coefficient
+from fuser.hostexpr import lit
 
 
 def lower(parts: CpuParts) -> Kernel:
     """The kernel of a pointwise group."""
     return _tiled(parts) if parts.schedule.block_rows > 1 else _chunked(parts)
-
-
-def crosses(offset: HostExpr, rows: Axis, inner: Axis) -> bool:
-    """Whether an access is contiguous along `rows`, not along `inner`."""
-    return coefficient(offset, rows.name) == lit(1) and coefficient(offset, inner.name) not in (lit(0), lit(1))
 
 
 def _chunked(parts: CpuParts) -> Kernel:
@@ -71,7 +65,7 @@ def _tiled(parts: CpuParts) -> Kernel:
         at = walk.place(frame.indices(parts.body.ranges), others, other)
         sweep = Sweep(frame, stage.loop)
         start, stop = _span(walk, block, parts.schedule.block_rows, rows)
-        for step in stage.loop.fetches:
+        for step in crossing(stage.loop, rows, parts.inner):
             _stage(parts, sweep, step, at, (start, stop), _span(walk, chunk, parts.schedule.tile, parts.inner))
         with walk.loop("row", start, stop) as row:
             _run(parts, sweep, at.bound(**{rows.name: row}), chunk)
@@ -91,9 +85,6 @@ def _stage(
     fetch, b, walk = sweep.program.steps[step], sweep.frame.builder, Walk(sweep.frame)
     assert isinstance(fetch, Fetch)
     outer, inner = parts.body.parallel[-2], parts.inner
-    gathers = any(name.startswith(GATHERED) for name in sweep.program.symbols(step))
-    if gathers or not crosses(fetch.index[0], outer, inner):
-        return
     width, height = parts.schedule.tile, parts.schedule.block_rows
     array = b.alloc("tile", fetch.dtype, width * height, "register")
 

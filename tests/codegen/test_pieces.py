@@ -80,3 +80,15 @@ def test_where_an_axis_is_cut(extent: HostExpr, offsets: tuple[HostExpr, ...], l
     ranges = Ranges({"r": extent})
     pieces = cut(axis, (stage(*(ranges.simplify(e) for e in offsets)),), ranges)
     assert (pieces and pieces.within.extent) == length
+
+
+@pytest.mark.parametrize("shape", [(40, 1000), (33, 4097), (17, 31), (100, 128)], ids=str)
+@pytest.mark.parametrize("t", [np.float32, np.float64])
+def test_a_transposed_operand_of_a_row_sum_is_read_along_its_lines(shape: tuple[int, int], t: Any) -> None:
+    """Rows go in bands that share the lines; the bits are those of an operand that lies the usual way."""
+    rng = np.random.default_rng(5)
+    x, y = rng.standard_normal(shape).astype(t), rng.standard_normal(shape[::-1]).astype(t)
+    crossed = fuser.compile(lambda x, y: np.sum(np.abs(x + y.T), axis=1))
+    plain = fuser.compile(lambda x, z: np.sum(np.abs(x + z), axis=1))
+    assert [getattr(s, "block_rows", 1) > 1 for s in crossed.plan(x, y).schedules] == [True]
+    np.testing.assert_array_equal(crossed(x, y), plain(x, np.ascontiguousarray(y.T)))
