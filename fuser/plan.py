@@ -135,7 +135,9 @@ class Plan:
         lines = sorted({s.line for n in members for s in self.graph.spans.get(n, ())[:1]})
         reads = accounting.group_reads(self.graph, group, self.sizes)
         writes = accounting.group_writes(self.graph, group, self.sizes)
-        predicted = dict(self.toolchain.estimate(self.graph, group, schedule, self.sizes, self.device))
+        needs = max((b.resources.registers for b in built), default=0)
+        known = (self.graph, group, schedule, self.sizes, self.device, max(needs, 0))
+        predicted = dict(self.toolchain.estimate(*known))
         if (expected := max((b.resources.expected for b in built), default=-1)) > 0:
             predicted["registers"] = expected  # of the code itself: nearer than a guess from operators
         return PlannedKernel(
