@@ -143,6 +143,11 @@ def _table(given: argparse.Namespace) -> None:
     from benchmarks import report
 
     records = [json.loads(p.read_text(encoding="utf-8")) for p in given.results]
+    if records[0].get("kind") == "plans":
+        from benchmarks import plans
+
+        print(plans.table(records[0]))
+        return
     if given.readme is None:
         print(report.table(records))
     else:
