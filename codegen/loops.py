@@ -120,11 +120,10 @@ class StoreVec:
 class For:
     """`for var in range(start, stop, step)`.
 
-    serial: as written. unroll: bounds are literals, the body is repeated. parallel (CPU): iterations are
-    independent and split over threads; outermost only. vector (CPU): iterations are independent but for
-    register arrays indexed by `var` itself; an emitter may run several at once. step > 0.
-    going: a mutable bool; the loop is left before a round in which it is false (a serial loop only). Where iterations
-    of an enclosing vector loop may disagree on it, the body just computes and assigns, as for `If`.
+    serial: as written. unroll: bounds are literals, the body is repeated. parallel (CPU): iterations are independent,
+    split over threads; outermost only. vector (CPU): iterations are independent but for register arrays indexed by
+    `var` itself; an emitter may run several at once. step > 0. going: a mutable bool; a serial loop is left before a
+    round in which it is false; in a vector loop whose iterations disagree on it, the body is as for `If`.
     """
 
     var: Var
@@ -412,8 +411,7 @@ def walk(body: tuple[Statement, ...]) -> Iterator[Statement]:
 
 def dynamic_shared(body: tuple[Statement, ...]) -> dict[str, tuple[int, int]]:
     """(offset, bytes) of every dynamic shared array, each a multiple of 16."""
-    found: dict[str, tuple[int, int]] = {}
-    end = 0
+    found, end = dict[str, tuple[int, int]](), 0
     for s in walk(body):
         if isinstance(s, Alloc) and s.dynamic:
             size = -(-s.size * s.dtype.bytes // 16) * 16

@@ -227,9 +227,8 @@ class _Machine:
         if not (step > 0).all():
             raise SimtError("a loop's step is not positive", "simt-step")
         while True:
-            more = i < stop if s.going is None else (i < stop) & self.value(s.going)
-            inner = self.narrow(mask, more)
-            if not more.any() or not (inner is None or inner.any()):
+            inner = self.narrow(mask, i < stop if s.going is None else (i < stop) & self.value(s.going))
+            if inner is not None and not inner.any():
                 return
             self.values[s.var.name] = i
             self.execute(s.body, inner)

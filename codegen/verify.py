@@ -7,7 +7,6 @@ that one run shows everything. What depends on values (bounds, races) is the SIM
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 from fuser.codegen.loops import (
@@ -45,8 +44,9 @@ from fuser.codegen.loops import (
     walk,
 )
 from fuser.codegen.primitives import spelling
+from fuser.codegen.scopes import Scope, holds
 from fuser.codegen.text import operand, statement_text
-from fuser.dtypes import BOOL, I32, I64, DType
+from fuser.dtypes import BOOL, I32, DType
 from fuser.errors import InternalError
 from fuser.optable import table as default_table
 from fuser.optable.base import Reduction, ScalarOp, Table
@@ -78,21 +78,11 @@ def check(kernel: Kernel, table: Table | None = None, expanded: bool = True) -> 
         raise InternalError(f"kernel `{kernel.name}` is malformed", "kernel-verify", notes=findings)
 
 
-@dataclass
-class _Scope:
-    """Names declared in one block. constant: literals once loops are unrolled; uniform: equal in all threads."""
-
-    names: dict[str, DType] = field(default_factory=dict)
-    constant: set[str] = field(default_factory=set)
-    uniform: set[str] = field(default_factory=set)
-    arrays: dict[str, Alloc] = field(default_factory=dict)
-
-
 class _Checker:
     def __init__(self, kernel: Kernel, table: Table, expanded: bool) -> None:
         self.kernel, self.table, self.expanded = kernel, table, expanded
         self.findings: list[str] = []
-        self.scopes: list[_Scope] = [_Scope()]
+        self.scopes: list[Scope] = [Scope()]
         self.declared: set[str] = set()
         self.mutable: set[str] = set()
         self.boxes: set[str] = set()
@@ -138,7 +128,7 @@ class _Checker:
             yield lambda: self.close(uneven)
 
     def open(self, divergent: bool, loop: For | None = None) -> None:
-        self.scopes.append(_Scope())
+        self.scopes.append(Scope())
         self.divergent += divergent
         if loop is not None:
             self.declare(loop.var, constant=loop.kind == "unroll", uniform=not divergent)
@@ -359,7 +349,7 @@ class _Checker:
         row = self.table.rows.get(s.reduction)
         if not isinstance(row, Reduction):
             self.say(f"`{s.reduction}` is no reduction")
-        elif not _holds([v.dtype for v in s.state], row, s.operand):
+        elif not holds([v.dtype for v in s.state], row, s.operand):
             self.say(f"the state of `{s.reduction}` over {s.operand} is {row.state(s.operand)}")
         for v in s.state:
             self.assignable(v)
@@ -419,11 +409,3 @@ class _Checker:
     def wait_for(self, s: Await) -> None:
         self.flag(s)
         self.declare(s.var)
-
-
-def _holds(dtypes: list[DType], row: Reduction, operand: DType) -> bool:
-    """Whether a collective's variables hold a state of the row; an index (i64) may be narrower before the last fold."""
-    declared = row.state(operand)
-    narrow = {(I32, I64)} if row.uses_index else set()
-    same = len(dtypes) == len(declared)
-    return same and all(t == d or (t, d) in narrow for t, d in zip(dtypes, declared, strict=True))
