@@ -19,7 +19,7 @@ import os
 import sys
 import time
 import types
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 from weakref import WeakKeyDictionary
@@ -120,8 +120,9 @@ def inner_function(value: object) -> Any:
 
 
 # -- snapshots ---------------------------------------------------------------------------------------
-def snapshot(fn: Any) -> Any:
-    """A hashable picture of everything that `fn` reads from outside. Cheap where that is little."""
+def snapshot(fn: Any, statics: Mapping[str, Any] | None = None) -> Any:
+    """A hashable picture of everything that `fn` reads from outside, and of what is in the objects it is given
+    (`statics`, by name). Cheap where that is little."""
     key = _key(fn)
     try:
         looked, names = _looked.get(key, frozenset()), set(_read.get(key, ()))
@@ -130,12 +131,12 @@ def snapshot(fn: Any) -> Any:
     while True:
         known = len(names)
         picture = _Picture(looked, names)
-        found = picture.of(fn, "", 0)
+        found = (picture.of(fn, "", 0), *(picture.of(v, name, 0) for name, v in (statics or {}).items()))
         if len(names) == known:  # else code was reached that may read more of what had been passed already
             break
     with contextlib.suppress(TypeError):
         _read[key] = frozenset(names)
-    return found, *surroundings(names, picture.clock)
+    return *found, *surroundings(names, picture.clock)
 
 
 def surroundings(names: Collection[str], clock: bool) -> Iterator[Any]:

@@ -209,10 +209,10 @@ class _PythonSource:
 
         return captured_arrays(self.fn, graph)
 
-    def state(self) -> Any:
+    def state(self, statics: Mapping[str, Any] | None = None) -> Any:
         from fuser.frontend.capture import snapshot
 
-        return snapshot(self.fn)
+        return snapshot(self.fn, statics)
 
     def watch(self) -> Watch | None:
         from fuser.frontend.watch import watch
@@ -252,7 +252,7 @@ class _DslSource:
     def captured(self, graph: Graph) -> Sequence[Any]:
         return ()
 
-    def state(self) -> Any:
+    def state(self, statics: Mapping[str, Any] | None = None) -> Any:
         return None
 
     def watch(self) -> Watch | None:

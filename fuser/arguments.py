@@ -43,6 +43,13 @@ class Bound:
     key: TraceKey
 
     @property
+    def statics(self) -> dict[str, Any]:
+        """Arguments that are neither arrays nor numbers, by name: what is in an object may change between calls."""
+        named = zip(self.names, self.specs, strict=True)
+        found = {n: s.value for n, s in named if isinstance(s, StaticSpec)}
+        return {n: v for n, v in found.items() if not isinstance(v, (str, bool, type(None)))}
+
+    @property
     def layouts(self) -> tuple[Layout, ...]:
         return tuple("c" if i.contiguous else "s" for i in self.infos)
 

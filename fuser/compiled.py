@@ -182,7 +182,7 @@ class Compiled:
         """The call's trace, made if no kept one fits; scalars and dims are specialised on demand."""
         while True:
             bound = self._bind(args, kwargs)
-            key = (bound.key, self._source.state())
+            key = (bound.key, self._source.state(bound.statics))
             kept = self._traces.get(key, ())
             for traced in kept:
                 if traced.fits(bound.env):

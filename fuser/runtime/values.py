@@ -10,11 +10,17 @@ from typing import Any
 import numpy as np
 
 from fuser.dtypes import BOOL, DType
-from fuser.errors import OverflowArgumentError
+from fuser.errors import ComplexError, OverflowArgumentError
 
 
 def convert(value: Any, dtype: DType) -> Any:
     """`value` as a NumPy scalar of `dtype`. An integer out of the dtype's range raises OverflowArgumentError."""
+    if isinstance(value, complex):
+        raise ComplexError(
+            f"a number of the call came out complex ({value}) where the program has a real one",
+            "complex-number",
+            notes=["Python's power of a negative number is complex: convert it first, complex(h) ** 0.5"],
+        )
     if dtype == BOOL:
         return np.bool_(value)
     if dtype.is_integer:

@@ -452,3 +452,24 @@ def test_calls_beyond_the_point_where_the_trace_stops_are_listed_too() -> None:
         fuser.compile(stops_early)(np.eye(3))
     for call in ("np.unique(x)", "np.linalg.inv(x)", "np.sort(y)", "np.histogram(x)"):
         assert str(caught.value).count(call) == 1
+
+
+# -- objects as arguments --------------------------------------------------------------------------
+def test_what_is_in_an_argument_counts_at_each_call() -> None:
+    def program(x: Any, owner: Any, function: Any) -> Any:
+        return function(owner.smoothed(x)) * owner.w
+
+    def scaled(x: Any) -> Any:
+        return x * SCALE
+
+    run, solver = fuser.compile(program), Solver(2.0)
+    for change in (lambda: None, put(solver, "w", 5.0), change_global):
+        change()
+        np.testing.assert_array_equal(run(X, solver, scaled), program(X, solver, scaled))
+
+
+def test_a_number_that_comes_out_complex_is_an_error_of_the_call() -> None:
+    run = fuser.compile(lambda x, h: x * h**0.5)
+    np.testing.assert_array_equal(run(X, 4.0), X * 2)
+    with pytest.raises(FuserError, match="complex"):
+        run(X, -4.0)
