@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fuser.errors import FuserError, ParseError, Span
+from fuser.files import no_file
 from fuser.frontend import ast
 
 if TYPE_CHECKING:
@@ -47,8 +48,11 @@ def parse(text: str, filename: str = "<string>") -> ast.Module:
 
 
 def read(path: str | Path) -> str:
-    """The text of a `.fuse` file. Raises ParseError [encoding] if it is not UTF-8, OSError if it cannot be read."""
-    data = Path(path).read_bytes()
+    """The text of a `.fuse` file. Raises ParseError [encoding] (it is not UTF-8), FileError [no-file]."""
+    try:
+        data = Path(path).read_bytes()
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+        raise no_file(path) from None
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

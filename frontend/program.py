@@ -97,7 +97,7 @@ class Program:
 
     @classmethod
     def load(cls, path: str | Path) -> Program:
-        """Read a `.fuse` file. Raises ParseError [encoding] if it is not UTF-8, OSError if it cannot be read."""
+        """Read a `.fuse` file. Raises ParseError [encoding] (it is not UTF-8), FileError [no-file]."""
         return cls(read_source(path), str(path))
 
     @classmethod
@@ -224,7 +224,7 @@ class Program:
 
 
 def read_source(path: str | Path) -> str:
-    """The text of a `.fuse` file. Raises ParseError [encoding] if it is not UTF-8, OSError if it cannot be read."""
+    """The text of a `.fuse` file. Raises ParseError [encoding] (it is not UTF-8), FileError [no-file]."""
     return parser.read(path)
 
 

@@ -145,6 +145,10 @@ class ComplexError(UnsupportedError, TypeError):
     """An operator that complex numbers do not have."""
 
 
+class FileError(FuserError, FileNotFoundError):
+    """A program's file is not there."""
+
+
 class DeviceError(FuserError, RuntimeError):
     """The asked-for device does not exist or cannot be used; or arrays of several devices are mixed."""
 

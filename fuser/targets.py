@@ -19,6 +19,7 @@ from typing import Any
 from fuser import datagen, specs
 from fuser.compiled import Compiled
 from fuser.errors import ArgumentError, FuserError, NameResolutionError, Span
+from fuser.files import no_file
 from fuser.runtime import arrays
 from fuser.specs import ArraySpec
 
@@ -35,17 +36,9 @@ def find(file: str, device: str | None) -> Found:
     """The function that `FILE[:function]` means, compiled for `device`."""
     path, _, name = file.rpartition(":") if ":" in file and not Path(file).exists() else (file, "", "")
     if not Path(path).is_file():
-        what = f"{path} is a folder" if Path(path).is_dir() else f"there is no file {path}"
-        raise ArgumentError(what, "no-file", notes=_near_files(path))
+        raise no_file(path)
     found = _in_script(path, name) if path.endswith(".py") else Found(_in_program(path, name))
     return replace(found, compiled=found.compiled.with_options(device=device)) if device else found
-
-
-def _near_files(path: str) -> list[str]:
-    folder = Path(path).parent
-    names = [p.name for p in folder.iterdir() if p.suffix in (".fuse", ".py")] if folder.is_dir() else []
-    near = difflib.get_close_matches(Path(path).name, names, 1)
-    return [f"did you mean {folder / near[0]}?"] if near else []
 
 
 def _in_program(path: str, name: str) -> Compiled:

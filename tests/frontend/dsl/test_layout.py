@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fuser.errors import ParseError
+import fuser
+from fuser.errors import FuserError, ParseError
 from fuser.frontend.program import Program
 from fuser.text import print_graph
 from tests.frontend.dsl.support import corpus, spec
@@ -107,3 +108,14 @@ def test_an_empty_program_has_no_functions() -> None:
     for text in ("", "\n", "# nothing\n", '"""Only a docstring."""'):
         assert Program(text).functions == ()
     assert Program('"""Only a docstring."""').doc == "Only a docstring."
+
+
+def test_a_file_that_is_not_there_names_the_nearest(tmp_path: Path) -> None:
+    (tmp_path / "softmax.fuse").write_text("def f(x):\n    return x\n", encoding="utf-8")
+    with pytest.raises(FileNotFoundError, match=r"there is no file .*softmx\.fuse") as caught:
+        fuser.load(tmp_path / "softmx.fuse")
+    assert isinstance(caught.value, FuserError)
+    assert caught.value.slug == "no-file"
+    assert caught.value.notes == (f"did you mean {tmp_path / 'softmax.fuse'}?",)
+    with pytest.raises(FileNotFoundError, match="is a folder"):
+        fuser.load(tmp_path)
