@@ -38,8 +38,10 @@ def view_of(found: Strided, shape: tuple[int, ...], env: Mapping[str, Any]) -> V
 
 
 def seen(array: Any, view: View | None) -> Any:
-    """A NumPy or CuPy array through a view, without a copy unless a reshape of a strided array asks for one. CuPy's bf16
-    arrays come as bits."""
+    """A NumPy or CuPy array through a view, without a copy unless a reshape of a strided array asks for one.
+
+    CuPy's arrays of bf16 come as their bits.
+    """
     array = array if isinstance(array, np.ndarray) else bits(array)
     if view is None:
         return array

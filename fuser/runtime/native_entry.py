@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -227,9 +228,20 @@ class _Native:
     keep: Any
 
 
-@cache
 def _native() -> _Native | None:
-    """The compiled functions; None where this interpreter or NumPy is not what they lean on."""
+    """The compiled functions; None where this interpreter or NumPy is not what they lean on.
+
+    One thread makes them: a second set would be forgotten with the call that made it, and its built-ins left dangling.
+    """
+    with _MAKING:
+        return _made()
+
+
+_MAKING = threading.Lock()
+
+
+@cache
+def _made() -> _Native | None:
     if sys.implementation.name != "cpython" or object.__basicsize__ != 16 or ctypes.sizeof(ctypes.c_void_p) != 8:
         return None
     if not all(_struct_is_as_documented(a) for a in (np.empty((2, 3)), np.arange(10.0)[7:2:-2], np.array(1))):
@@ -254,7 +266,7 @@ def built_in(name: Literal["road", "launch", "device_road"], owner: int) -> Call
 
 def loaded() -> bool:
     """Whether the compiled functions are in this process (loading takes 5 ms, compiling 70)."""
-    return bool(_native.cache_info().currsize)
+    return bool(_made.cache_info().currsize)
 
 
 def usable() -> bool:
