@@ -115,8 +115,9 @@ def _gpu_line(row: Record) -> str:
 def cpu_table(record: Record) -> str:
     """A row a workload: milliseconds by peer, and the ratio to the best."""
     peers = _peers(record)
+    load = f" (load average {record['load'][0]:.1f} before the run)" if record.get("load") else ""
     lines = [
-        f"{record['card']}, {record['cores']} cores, {record['date'][:10]}; {_versions(record)}. "
+        f"{record['card']}, {record['cores']} cores{load}, {record['date'][:10]}; {_versions(record)}. "
         "Milliseconds, medians of interleaved rounds; ratios are medians of paired rounds, results fresh unless "
         "given by `out=`.",
         "",
