@@ -29,10 +29,11 @@ from tests.codegen.random_groups import built_groups
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py")) + sorted((ROOT / "examples").glob("*.fuse"))
-MANY = [pytest.param(arch, 300, marks=pytest.mark.slow) for arch in ("sm_80", "sm_90", "sm_120")]
+WHOLE, TYPICAL_FEW = 300, 0.12  # random groups of the whole corpus; the median where there are fewer
+MANY = [pytest.param(arch, WHOLE, marks=pytest.mark.slow) for arch in ("sm_80", "sm_90", "sm_120")]
 ARCHS = [("sm_90", 60), *MANY]  # with how many random groups
 # The error of predictions: the median, the furthest below, and the 90th percentile above.
-TYPICAL, LOW, HIGH = 0.12, 0.31, 0.35
+TYPICAL, LOW, HIGH = 0.10, 0.25, 0.35
 FITTED = ("sm_80", "sm_90")  # architectures whose compiler the model's constants come from
 KEEPS_ARRAY = frozenset({"sin", "cos", "tan"})  # for the reduction of large angles, 32 or 40 bytes a thread
 
@@ -123,7 +124,7 @@ def test_every_kernel_compiles_without_spills_near_its_prediction(arch: str, gro
     if arch not in FITTED:
         return
     assert [str(r) for r in rows if r.error < -LOW] == []
-    assert statistics.median(abs(r.error) for r in rows) <= TYPICAL
+    assert statistics.median(abs(r.error) for r in rows) <= (TYPICAL if groups >= WHOLE else TYPICAL_FEW)
     assert _ninth(r.error for r in rows) <= HIGH
 
 
