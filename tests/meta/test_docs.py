@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.meta import slugs, stages
+from tests.meta import slugs, stages, workload_plans
 from tests.meta.project import ROOT
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -101,6 +101,11 @@ def test_the_dumps_of_the_architecture_page_are_real() -> None:
     texts = stages.dumps()
     assert re.findall(r"<!-- dump: ([\w-]+) -->", page) == list(texts)
     assert stages.written(page, texts) == page, "run `python -m tests.meta.stages`, and read what changed"
+
+
+def test_the_page_of_plans_is_what_fuser_plans() -> None:
+    page = workload_plans.PAGE.read_text(encoding="utf-8")
+    assert page == workload_plans.page(), "run `python -m tests.meta.workload_plans`, and read what changed"
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda p: p.name)
