@@ -1,8 +1,8 @@
 """The plans of the public workloads: docs/plans.md is made of them.
 
 In: `benchmarks.workloads`. Out: a page, as text. `python -m tests.meta.workload_plans` writes it, and
-tests/meta/test_docs.py holds it against the plans. What only a compiler can say (registers) and predicted times are left out, so that the
-page needs no GPU and no NVRTC and stays as it is from one version of them to the next.
+tests/meta/test_docs.py holds it against the plans. What only a compiler can say (registers) and predicted times are
+left out, so that the page needs no GPU and no NVRTC and stays as it is from one version of them to the next.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from tests.meta.project import ROOT
 PAGE = ROOT / "docs" / "plans.md"
 HEAD = """# Plans of the public workloads
 
-Each program as it is written in [benchmarks/programs.py](../benchmarks/programs.py), and its plan for an H200 (`sm_90`) at the size that
-the benchmarks run. `was` counts one kernel an operator, `floor` each argument read once and each result written once.
+Each program as it is written in [benchmarks/programs.py](../benchmarks/programs.py), and its plan for an H200
+(`sm_90`) at the size that the benchmarks run. `was` counts one kernel an operator, `floor` each argument read once and each result written once.
 [Reading a plan](reading-plans.md) explains the rest. This page is made by `python -m tests.meta.workload_plans`.
 """
 LEFT_OUT = ("  registers ", "  occupancy ", "  bound by ", "replans ", "ask more ", "time ")
