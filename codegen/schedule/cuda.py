@@ -293,7 +293,7 @@ class _Chooser(Measures):
         while vector > 1 and self._exchanged(across * team * vector) > SHARED_LIMIT:
             vector //= 2
         levels = 0 if kind == "split" else (fixed.segments // at_once).bit_length()
-        while vector > 1 and vector * self._state_registers() * (2 + levels) > 96:
+        while vector > 1 and vector * self._state_registers() * (2 + levels) > 64:  # of 128 a thread
             vector //= 2
         threads = max(across * team, 32)
         launched = max(blocks, 1) * (fixed.segments // at_once if kind == "split" else 1)
