@@ -21,7 +21,9 @@ HEAD = """# Plans of the public workloads
 
 Each program as it is written in [benchmarks/programs.py](../benchmarks/programs.py), and its plan for an H200
 (`sm_90`) at the size that the benchmarks run. `was` counts one kernel an operator, `floor` each argument read once and
-each result written once. [Reading a plan](reading-plans.md) explains the rest. This page is made by `python -m tests.meta.workload_plans`.
+each result written once. [Reading a plan](reading-plans.md) explains the rest.
+
+This page is made by `python -m tests.meta.workload_plans`.
 """
 LEFT_OUT = ("  registers ", "  occupancy ", "  bound by ", "replans ", "ask more ", "time ")
 MEASURES = re.compile(r" +regs \S+ +occ \S+| \| ~.*")
