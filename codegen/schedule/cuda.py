@@ -362,7 +362,12 @@ class _Chooser(Measures):
             if length > lower_scan_long.LONG:
                 together = 8 if self._state_registers() == 1 else 4
                 long = self._schedule("scan", BLOCK, 4, together, BLOCK, Order(BLOCK * 4 * together), length)
-                return replace(long, parked=True, min_blocks=4) if lower_scan_long.separable(self.body) else long
+                if not lower_scan_long.separable(self.body):
+                    return long
+                flying, held = BLOCK * 4 * 16, BLOCK * 4 * together * 4  # bytes a block has on the way, and waiting
+                four = 3 * flying <= self.device.inflight and 4 * (held + 1024) <= self.device.shared_block
+                blocks = 4 if four else 2  # 64 registers, which not every compiler target keeps to, or 128
+                return replace(long, parked=True, min_blocks=blocks)
             together = max(min(4, length // (team * 4)), 1)
             return self._schedule("scan", BLOCK, 4, together, team, Order(team * 4), length)
         axes = self.body.parallel
