@@ -114,7 +114,11 @@ def test_every_public_row_is_in_the_matrix() -> None:
     assert covered == {r.name for r in table().of(ScalarOp)} - hidden
     assert {r.name for r in callable_rows()} == covered - {"cast"}
     assert {r.name for r in table().of(Scan)} == set(SCANS)
-    through_composites = {"moments", "max_sumexp"}  # `mean`, `var` and softmax lower to these
+    through_composites = {
+        "moments",
+        "max_sumexp",
+        "complex_prod",
+    }  # mean, var, softmax and complex products lower to them
     assert {r.name for r in table().of(Reduction)} - through_composites <= set(FOLDS)
     assert set(CALLS) <= {r.name for r in composites()}
 
