@@ -9,6 +9,7 @@ everything else is static and part of the key, as are scalars and dims that an e
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -184,3 +185,12 @@ def on_place(bound: Bound) -> tuple[ArrayInfo, ...]:
     return tuple(
         arrays.describe(cuda.copy_to(bound.place, i.base), "scalar") if i.is_scalar else i for i in bound.infos
     )
+
+
+def dask_road(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """The module that runs a call on dask arrays; None where no argument is one (nor can be: dask is not imported)."""
+    if "dask.array" not in sys.modules:
+        return None
+    from fuser import daskarrays
+
+    return daskarrays if daskarrays.among(args, kwargs) else None

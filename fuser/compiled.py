@@ -126,6 +126,8 @@ class Compiled:
 
     def _long_road(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any, ticket: Ticket | None) -> Any:
         """Bind, trace, plan, build and run; learn the short road for calls of this kind."""
+        if (blocks := arguments.dask_road(args, kwargs)) is not None:
+            return blocks.call(self, args, kwargs, out)
         start, built_before = time.perf_counter(), kernels.compile_seconds()
         bound, traced = self._trace(args, kwargs)
         captured = [arrays.describe(a, "captured array") for a in self._source.captured(traced.graph)]

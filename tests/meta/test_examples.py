@@ -14,7 +14,14 @@ from fuser.errors import FuserError
 from tests.meta.project import ROOT
 
 EXAMPLES = sorted(p for p in (ROOT / "examples").iterdir() if p.suffix in (".fuse", ".py"))
-KERNELS = {"scores": 5, "photograph": 2, "batch_norm": 3, "kmeans": 2, "cross_entropy": 2}  # on a GPU; others: one
+KERNELS = {
+    "scores": 5,
+    "photograph": 2,
+    "batch_norm": 3,
+    "kmeans": 2,
+    "cross_entropy": 2,
+    "larger_than_memory": 3,
+}  # on a GPU; others: one
 WIDTH = 100
 
 

@@ -118,7 +118,7 @@ def test_every_public_row_is_in_the_matrix() -> None:
         "moments",
         "max_sumexp",
         "complex_prod",
-    }  # mean, var, softmax and complex products lower to them
+    }
     assert {r.name for r in table().of(Reduction)} - through_composites <= set(FOLDS)
     assert set(CALLS) <= {r.name for r in composites()}
 
