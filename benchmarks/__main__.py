@@ -148,10 +148,11 @@ def _table(given: argparse.Namespace) -> None:
 
         print(plans.table(records[0]))
         return
+    only = given.only.split(",") if given.only else ()
     if given.readme is None:
-        print(report.table(records))
+        print(report.table(records, only))
     else:
-        report.write_section(given.readme, report.table(report.against_peers(records)))
+        report.write_section(given.readme, report.table(report.against_peers(records), only))
 
 
 def _plot(given: argparse.Namespace) -> None:
@@ -205,6 +206,7 @@ def parser() -> argparse.ArgumentParser:
     _planner_commands(commands)
     table = commands.add_parser("table", help="markdown from results")
     table.add_argument("results", type=Path, nargs="+")
+    table.add_argument("--only", help="beginnings of the ids of the rows to show")
     table.add_argument("--readme", type=Path, help="write it between the <!-- speed --> markers of this file")
     table.set_defaults(run=_table)
     plot = commands.add_parser("plot", help="a picture from results")

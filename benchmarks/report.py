@@ -31,9 +31,14 @@ def merged(records: Sequence[Record]) -> list[Record]:
     return list(kinds.values())
 
 
-def table(records: Sequence[Record]) -> str:
-    """Markdown of all records."""
-    return "\n\n".join(gpu_table(r) if r["kind"] == "gpu" else cpu_table(r) for r in merged(records))
+def table(records: Sequence[Record], only: Sequence[str] = ()) -> str:
+    """Markdown of all records; with `only`, of the rows whose ids start so (means are over all rows all the same)."""
+    tables = {"gpu": gpu_table, "cpu": cpu_table}
+    return "\n\n".join(tables[r["kind"]](r, tuple(only)) for r in merged(records))
+
+
+def _shown(record: Record, only: tuple[str, ...]) -> list[Record]:
+    return [row for row in record["rows"] if not only or row["id"] in only or row["id"].startswith(only)]
 
 
 def timed(row: Record) -> dict[str, float]:
@@ -67,19 +72,19 @@ def against_peers(records: Sequence[Record]) -> list[Record]:
     return [{**r, "rows": [row for row in r["rows"] if best_peer(row)]} for r in records]
 
 
-def gpu_table(record: Record) -> str:
+def gpu_table(record: Record, only: tuple[str, ...] = ()) -> str:
     """A row a workload: share of a copy of the same bytes, and the best peer."""
     ceiling = read_ceiling(record)
     lines = [
         f"{record['card']}, driver {record['driver']}, CUDA {record.get('cuda', '?')}, {record['date'][:10]}; "
         f"{_versions(record)}. Times are medians with the L2 flushed before each call; % is of a plain copy of as many "
         "bytes in the same run (programs that only read can pass 100%: the best read was "
-        f"{ceiling:.0f} GB/s).",
+        f"{ceiling:.0f} GB/s). JAX runs on streams of its own and is timed as many calls in a row, its L2 not flushed.",
         "",
         "| workload | MB | fuser | kernels | GB/s | best peer | fuser is | torch.compile |",
         "|---|--:|--:|--:|--:|---|--:|--:|",
     ]
-    lines += [_gpu_line(row) for row in record["rows"]]
+    lines += [_gpu_line(row) for row in _shown(record, only)]
     means = []
     for name in _peers(record):
         if found := speedups(record["rows"], name):
@@ -112,7 +117,7 @@ def _gpu_line(row: Record) -> str:
     return f"| {row['name']} | {moved} | {share} | {kernels} | {run['gbs']:.0f} | {peer} | {ratio} | {other} |"
 
 
-def cpu_table(record: Record) -> str:
+def cpu_table(record: Record, only: tuple[str, ...] = ()) -> str:
     """A row a workload: milliseconds by peer, and the ratio to the best."""
     peers = _peers(record)
     load = f" (load average {record['load'][0]:.1f} before the run)" if record.get("load") else ""
@@ -124,7 +129,7 @@ def cpu_table(record: Record) -> str:
         f"| workload | fuser | fuser out= | {' | '.join(peers)} | best peer |",
         f"|---|--:|--:|{'--:|' * len(peers)}--:|",
     ]
-    for row in record["rows"]:
+    for row in _shown(record, only):
         times = timed(row)
         cells = [f"{times[n] / 1e3:.3g}" if n in times else "" for n in ("fuser", "fuser out=", *peers)]
         best = best_peer(row)
