@@ -77,3 +77,29 @@ def test_a_program_that_stores_is_measured_on_copies() -> None:
     x = np.zeros(100)
     fuser.compile(step).report(x, samples=2)
     assert (x == 0).all()
+
+
+def hot_loop(x):
+    return fuser.ops.loop(300, lambda i, y: np.sin(y) + 0.5, x)
+
+
+BOUND_BY = {
+    "bandwidth": (lambda x: np.abs(x).sum(), ((1 << 24,),)),
+    "launch": (lambda x: x + 1, ((16,),)),
+    "library": (lambda x, y: (x @ y) + 1, ((700, 700), (700, 700))),
+    "issue": (hot_loop, ((1 << 17,),)),
+}
+
+
+@pytest.mark.parametrize("verdict", BOUND_BY)
+def test_programs_that_are_bound_by_one_thing(verdict: str) -> None:
+    program, shapes = BOUND_BY[verdict]
+    rng = np.random.default_rng(2)
+    args = [rng.standard_normal(s, dtype=np.float32) for s in shapes]
+    compiled = fuser.compile(program)
+    seen = []
+    for _ in range(4):  # other processes may take the machine away for a while
+        seen.append(compiled.report(*args, samples=5).verdict)
+        if seen[-1] == verdict:
+            return
+    raise AssertionError(seen)
