@@ -325,7 +325,7 @@ class Compiled:
             traced.plans[key] = plan
             traced.tuned.add(key)
             traced.launches.clear()
-            self._roads = Roads(self._source.state, self._source.watch)
+            self._roads.reset()
 
     # -- trust -------------------------------------------------------------------------------------
     def check(self, *args: Any, rtol: float | None = None, **kwargs: Any) -> Any:

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 from fuser import measure
 from fuser.draw import units
-from fuser.order import Order
 from fuser.runtime import cache
 from fuser.schedule import Schedule
 from fuser.toolchain import Built
@@ -125,7 +124,7 @@ def _climb(plan: Plan, position: int, time: Timer, say: Callable[[Trial], Any]) 
     """The plan with kernel `position` under the best schedule found."""
     label, seen, left = plan.outline[position].label, {plan.schedules[position]}, MOST_TRIALS
     while True:
-        start, faster = plan, dict[Schedule, float]()
+        faster: dict[Schedule, float] = {}
         for schedule in plan.toolchain.neighbours(_standing(plan, position)):
             if schedule in seen or not left:
                 continue
@@ -141,8 +140,8 @@ def _climb(plan: Plan, position: int, time: Timer, say: Callable[[Trial], Any]) 
         if not faster:
             return plan
         schedule = min(faster, key=lambda s: faster[s])
-        challenger = rescheduled(start, position, schedule)
-        mine, best = time((challenger, start), position)  # once more: the best of many is partly luck
+        challenger = rescheduled(plan, position, schedule)
+        mine, best = time((challenger, plan), position)  # once more: the best of many is partly luck
         kept = mine < best * (1 - LEAST_GAIN)
         say(Trial(label, schedule, mine, best, kept))
         if not kept:
@@ -188,11 +187,14 @@ def recall(plan: Plan) -> Tuned | None:
 
 
 def _remember(before: Sequence[Schedule | None], plan: Plan) -> None:
-    """Store every kernel's schedule; those that the formula's stays for too, so that it is not measured again."""
+    """Store what differs from the formula's schedule of every kernel; nothing does where that stays, which is stored
+    too, so that it is not measured again."""
     untuned = replace(plan, tuned={})
-    for position, schedule in enumerate(plan.schedules):
-        if schedule is not None:
-            cache.store().save(_key(untuned, position), {}, {"schedule": asdict(schedule)})
+    for position, (old, new) in enumerate(zip(before, plan.schedules, strict=True)):
+        if old is not None and new is not None:
+            mine, formula = asdict(new), asdict(old)
+            changes = {name: mine[name] for name in mine if mine[name] != formula[name]}
+            cache.store().save(_key(untuned, position), {}, {"changes": changes})
 
 
 def _key(plan: Plan, position: int) -> str:
@@ -202,12 +204,13 @@ def _key(plan: Plan, position: int) -> str:
     return cache.key_of("tuned", plan.toolchain.machine(plan.device), repr(plan.size_class), text)
 
 
-def _decode(like: Schedule, record: Mapping[str, Any]) -> Schedule | None:
-    """A stored schedule; None where it has other fields or another order (a record of another version)."""
-    stored = record.get("schedule")
-    if not isinstance(stored, dict) or set(stored) != {f.name for f in fields(like)}:
+def _decode(formula: Schedule, record: Mapping[str, Any]) -> Schedule | None:
+    """The formula's schedule with the stored changes; None where they are not plain numbers of it (a record of another
+    version, or of another order)."""
+    changes = record.get("changes")
+    if not isinstance(changes, dict):
         return None
-    values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in stored.items()}
-    values["order"] = Order(**stored["order"])
-    found: Schedule = replace(like, **values)
-    return found if (found.kind, found.order, found.index_bits) == (like.kind, like.order, like.index_bits) else None
+    if not all(isinstance(v, int) and isinstance(getattr(formula, k, None), int) for k, v in changes.items()):
+        return None
+    found: Schedule = replace(formula, **changes)
+    return found if found.index_bits == formula.index_bits else None

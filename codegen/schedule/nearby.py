@@ -19,6 +19,8 @@ MOST_BLOCKS = 8  # blocks an SM promised to the compiler
 
 def neighbours(schedule: Schedule) -> tuple[Schedule, ...]:
     """Schedules to measure beside this one, without repeats; the schedule itself is not among them."""
+    if schedule.kind == "batch":
+        return ()  # its parts have schedules of their own, and only those are lowered
     found = _cpu(schedule) if isinstance(schedule, CpuSchedule) else _cuda(schedule)
     return tuple(dict.fromkeys(s for s in found if s != schedule))
 

@@ -120,6 +120,34 @@ def test_tune_option_measures_once_a_size_class(
     assert fuser.compile(program).plan(*args).schedules[0].grain != 64  # never by default
 
 
+def batched(p: Any, q: Any) -> Any:
+    return p - 1, q * 2
+
+
+@pytest.mark.parametrize(
+    ("function", "specs"),
+    [(batched, ("f32[1000]", "f32[70]")), (lambda x: x.sum(axis=(2, 3)), ("f32[4, 8, 56, 56]",))],
+    ids=["several parts", "lines proved to be vectors"],
+)
+@pytest.mark.parametrize("device", ["cpu", "sm_90"])
+def test_schedules_with_parts_come_back_as_they_were(
+    store: cache.Store, function: Any, specs: tuple[str, ...], device: str
+) -> None:
+    plan = fuser.compile(function).plan(*specs, device=device)
+    plan = replace(plan, toolchain=replace(plan.toolchain, machine=lambda device: "a model"))
+    tuned = tuning.search(plan, lambda plans, k: [2.0, 1.0], lambda t: None)
+    found = tuning.recall(plan)
+    assert found is not None
+    assert found.after == tuned.after == plan.schedules
+
+
+def test_tuning_keeps_the_other_options(store: cache.Store, args: list[Any]) -> None:
+    compiled = fuser.compile(program, cuda_graph=True)
+    before = vars(compiled._roads)["_graphs"]
+    compiled.tune(*args)
+    assert vars(compiled._roads)["_graphs"] is before is True
+
+
 def test_arguments_that_a_program_stores_into_are_left_alone(store: cache.Store) -> None:
     @fuser.compile
     def step(x):
