@@ -20,7 +20,7 @@ from fuser.passes.facts import Facts
 from fuser.passes.legality import describe, named
 from fuser.passes.limits import Limits
 from fuser.passes.search import Search, Wishes
-from fuser.pause import uncollected
+from fuser.runtime.quiet import collection_paused
 
 PATH_BUDGET = 1024  # clusters looked at when asking whether a merge would close a cycle
 
@@ -43,7 +43,7 @@ class Options:
     apart: Collection[tuple[int, int]] = ()
 
 
-@uncollected
+@collection_paused()
 def plan_groups(
     graph: Graph, sizes: Mapping[str, int], device: Device, options: Options | None = None
 ) -> tuple[tuple[Group, ...], tuple[Decision, ...]]:

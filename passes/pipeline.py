@@ -24,7 +24,7 @@ from fuser.passes.split import Split
 from fuser.passes.unroll import UnrollSmall
 from fuser.passes.variants import Variants
 from fuser.passes.widen import Rounding, Widen
-from fuser.pause import uncollected
+from fuser.runtime.quiet import collection_paused
 from fuser.settings import Settings, settings
 
 # The order: dims as their guards make them, so that views fold. Composites next, because what they are made of may be
@@ -52,7 +52,7 @@ PIPELINE: tuple[Pass, ...] = (
 )
 
 
-@uncollected
+@collection_paused()
 def prepare(graph: Graph, *, rounding: Rounding = "graph", fast_math: bool = False) -> Graph:
     """The graph ready for planning. rounding: where half values are rounded (see `widen`).
 

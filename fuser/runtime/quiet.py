@@ -1,8 +1,8 @@
 """Keeping the interpreter's garbage collector out of the way of work that only makes things that stay.
 
-In: nothing. Out: a context manager. Importing and compiling fill memory with objects that live on; the collector,
-called for every seven hundred of them, would look through all of the process's objects again and again and find
-nothing.
+In: nothing. Out: a context manager, and with it a decorator. Importing, planning and compiling fill memory with objects
+that live on; the collector, called for every seven hundred of them, would look through all of the process's objects
+again and again and find nothing: a tenth of the time of planning 10,000 operators, and it grew faster than they do.
 """
 
 from __future__ import annotations
