@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fuser import hostcomplex
+from fuser.frontend.overrides import Number
 from fuser.frontend.scalar import Scalar, host
 from fuser.hostcomplex import HostComplex
 
@@ -65,7 +66,7 @@ def _operator(op: str) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], 
     return forward, backward
 
 
-class ComplexScalar:
+class ComplexScalar(Number):
     """A complex number known at each call. `isinstance` sees a Python complex."""
 
     __slots__ = ("_ctx", "value")
@@ -146,25 +147,3 @@ class ComplexScalar:
 
     def conjugate(self) -> Any:
         return number(self._ctx, hostcomplex.conjugate(self.value))
-
-    # -- NumPy ----------------------------------------------------------------------------------------
-    __array_priority__ = 1000
-
-    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
-        return np.asarray(self._now("an array of constants"), dtype=dtype)
-
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        from fuser.frontend import protocols
-
-        return protocols.ufunc(self._ctx, ufunc, method, inputs, kwargs)
-
-    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        from fuser.frontend import protocols
-
-        return protocols.function(self._ctx, func, args, kwargs)
-
-    @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        from fuser.frontend import torch_calls
-
-        return torch_calls.function(func, args, kwargs or {})

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from fuser.frontend.overrides import Overrides
+
 if TYPE_CHECKING:
     from fuser.frontend.context import Context
 
 
-class Poison:
+class Poison(Overrides):
     """Stands for any array; absorbs every operation, and answers questions so that most of the program still runs."""
 
     def __init__(self, ctx: Context) -> None:
@@ -41,22 +43,6 @@ class Poison:
 
     def __complex__(self) -> complex:
         return 1.0 + 0j
-
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        from fuser.frontend import protocols
-
-        return protocols.ufunc(self._ctx, ufunc, method, inputs, kwargs)
-
-    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        from fuser.frontend import protocols
-
-        return protocols.function(self._ctx, func, args, kwargs)
-
-    @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        from fuser.frontend import torch_calls
-
-        return torch_calls.function(func, args, kwargs or {})
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fuser.frontend import questions
+from fuser.frontend.overrides import Number
 from fuser.hostexpr import HostExpr, call, lit
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def _canonical(ctx: Context, expr: HostExpr) -> HostExpr:
     return expr
 
 
-class Scalar:
+class Scalar(Number):
     """A number known at each call. `isinstance` sees the Python type it stands for."""
 
     __slots__ = ("_ctx", "expr")
@@ -257,28 +258,6 @@ class Scalar:
     def is_integer(self) -> Any:
         """`float.is_integer`: asks for the value."""
         return float(self._now("is_integer()")).is_integer()
-
-    # -- NumPy ----------------------------------------------------------------------------------------
-    __array_priority__ = 1000
-
-    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
-        return np.asarray(self._now("an array of constants"), dtype=dtype)
-
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        from fuser.frontend import protocols
-
-        return protocols.ufunc(self._ctx, ufunc, method, inputs, kwargs)
-
-    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        from fuser.frontend import protocols
-
-        return protocols.function(self._ctx, func, args, kwargs)
-
-    @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        from fuser.frontend import torch_calls
-
-        return torch_calls.function(func, args, kwargs or {})
 
 
 _UFUNCS: dict[str, Any] = {

@@ -16,6 +16,7 @@ import numpy as np
 from fuser.construct.common import canonical_shape
 from fuser.errors import TraceError, TraceTypeError
 from fuser.frontend import locations
+from fuser.frontend.overrides import Overrides
 from fuser.frontend.scalar import host
 from fuser.frontend.storage import Index, Step, Storage
 from fuser.graph import Node
@@ -51,7 +52,7 @@ def _unary(ufunc: Any) -> Callable[[Any], Any]:
     return apply
 
 
-class TracedArray:
+class TracedArray(Overrides):
     """An array (or NumPy scalar) of a traced program.
 
     `_parent` and `_step` say how a view looks into its storage (None for the whole of it). `is_scalar` marks
@@ -328,18 +329,6 @@ class TracedArray:
 
     # -- protocols ------------------------------------------------------------------------------------
     __array_priority__ = 2000
-
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        return protocols.ufunc(self._ctx, ufunc, method, inputs, kwargs)
-
-    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        return protocols.function(self._ctx, func, args, kwargs)
-
-    @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        from fuser.frontend import torch_calls
-
-        return torch_calls.function(func, args, kwargs or {})
 
     def __cupy_override_elementwise_kernel__(self, kernel: Any, *args: Any, **kwargs: Any) -> Any:
         return protocols.cupy_kernel(self._ctx, kernel, args, kwargs)
