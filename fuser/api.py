@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, overload
 
 from fuser.compiled import Compiled
 from fuser.errors import ArgumentError, NameResolutionError, ParseError
-from fuser.quick import Always, Watch
-from fuser.source import Options
+from fuser.quick import Watch
+from fuser.source import Options, Text
 from fuser.specs import dim_names_of
 from fuser.wiring import load as load_compiler
 from fuser.wiring import toolchain
@@ -234,7 +234,7 @@ class _PythonSource:
         return dim_names_of(annotation, rank)
 
 
-class _DslSource:
+class _DslSource(Text):
     """A function of a `.fuse` program as a `Source`."""
 
     def __init__(self, program: Any, name: str) -> None:
@@ -249,20 +249,8 @@ class _DslSource:
         graph: Graph = self.program.build(self.name, specs)
         return graph
 
-    def captured(self, graph: Graph) -> Sequence[Any]:
-        return ()
-
-    def state(self, statics: Mapping[str, Any] | None = None) -> Any:
-        return None
-
-    def watch(self) -> Watch | None:
-        return Always()
-
     def reference(self) -> Callable[..., Any]:
         return self.trace
-
-    def bound_to(self, owner: Any) -> _DslSource:
-        return self
 
     def pickled(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         module = self.program.module

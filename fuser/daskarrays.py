@@ -25,10 +25,10 @@ from fuser.construct.common import NeedsStatic
 from fuser.errors import UnsupportedError
 from fuser.graph import Graph, InputAttrs, Node, ReduceAttrs
 from fuser.hostexpr import HostExpr, lit, wrap
-from fuser.quick import Always, Watch
 from fuser.rename import substitute_dims
 from fuser.runtime.arrays import SpecArray, describe, family_of
 from fuser.shapes import Guard
+from fuser.source import Text
 from fuser.specs import ArraySpec, Spec
 from fuser.text import parse_graph, print_graph
 
@@ -298,7 +298,7 @@ def _compiled(text: str, options: Any, toolchain: Any) -> Compiled:
     return Compiled(GraphSource(text), options, toolchain)
 
 
-class GraphSource:
+class GraphSource(Text):
     """A graph's text as what is compiled; its dims are letters, `b0`, that stand for the sizes of a block."""
 
     def __init__(self, text: str) -> None:
@@ -322,24 +322,12 @@ class GraphSource:
                     guards.append(Guard(wrap(size), "==", known))
         return substitute_dims(self.graph, binding).with_(guards=tuple(guards))
 
-    def captured(self, graph: Graph) -> Sequence[Any]:
-        return ()
-
-    def state(self, statics: Mapping[str, Any] | None = None) -> Any:
-        return None
-
-    def watch(self) -> Watch | None:
-        return Always()
-
     def reference(self) -> Callable[..., Any]:
         return self.trace
 
     def dim_names(self, leaf: str, rank: int) -> Sequence[str | None]:
         shape = next(a.shape for a in self.graph.arguments if a.name == leaf)
         return [d.value if isinstance(d, HostExpr) else None for d in shape]
-
-    def bound_to(self, owner: Any) -> GraphSource:
-        return self
 
     def pickled(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         return GraphSource, (self.text,)

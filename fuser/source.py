@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from fuser.graph import Graph
-from fuser.quick import Watch
+from fuser.quick import Always, Watch
 from fuser.specs import Spec
 
 
@@ -30,6 +30,22 @@ class Source(Protocol):
     def dim_names(self, leaf: str, rank: int) -> Sequence[str | None]: ...
     def bound_to(self, owner: Any) -> Source: ...
     def pickled(self) -> tuple[Callable[..., Any], tuple[Any, ...]]: ...
+
+
+class Text:
+    """The part of a `Source` that is the same for all that is written down whole: nothing outside it is read."""
+
+    def captured(self, graph: Graph) -> Sequence[Any]:
+        return ()
+
+    def state(self, statics: Mapping[str, Any] | None = None) -> Any:
+        return None
+
+    def watch(self) -> Watch | None:
+        return Always()
+
+    def bound_to(self, owner: Any) -> Any:
+        return self
 
 
 @dataclass(frozen=True)
