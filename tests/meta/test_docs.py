@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.meta import slugs, stages, workload_plans
+from tests.meta import shown_plans, slugs, stages, workload_plans
 from tests.meta.project import ROOT
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -106,6 +106,14 @@ def test_the_dumps_of_the_architecture_page_are_real() -> None:
 def test_the_page_of_plans_is_what_fuser_plans() -> None:
     page = workload_plans.PAGE.read_text(encoding="utf-8")
     assert page == workload_plans.page(), "run `python -m tests.meta.workload_plans`, and read what changed"
+
+
+@pytest.mark.parametrize("page", shown_plans.PAGES, ids=lambda p: p.name)
+def test_the_plans_shown_are_what_fuser_plans(page: Path) -> None:
+    found = list(shown_plans.blocks(page))
+    assert found
+    for example, shown in found:
+        assert shown_plans.same(shown, shown_plans.printed(example)), "run `python -m tests.meta.shown_plans`"
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda p: p.name)

@@ -41,11 +41,12 @@ def section(w: Workload) -> Iterator[str]:
     yield from (f"## {w.id} {w.name}", "", specs + (" with `fast_math=True`" if w.fast_math else ""), "")
     if next(v for v in WORKLOADS if v.program == w.program) is w:
         yield from ("```python", textwrap.dedent(inspect.getsource(w.fn)).rstrip(), "```", "")
-    yield from ("```", *_lines(plan), "```", "")
+    yield from ("```", *uncompiled(plan.to_text()), "```", "")
 
 
-def _lines(plan: fuser.Plan) -> Iterator[str]:
-    shown = [MEASURES.sub("", line) for line in plan.to_text().splitlines() if not line.startswith(LEFT_OUT)]
+def uncompiled(plan: str) -> Iterator[str]:
+    """The lines of a printed plan that no compiler and no prediction has a part in."""
+    shown = [MEASURES.sub("", line) for line in plan.splitlines() if not line.startswith(LEFT_OUT)]
     while shown and not shown[-1]:
         shown.pop()
     for line, following in zip(shown, [*shown[1:], ""], strict=True):
