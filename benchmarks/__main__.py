@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+
+from fuser import progress
 
 RESULTS = Path(__file__).parent / "results"
 FAMILIES = "P01,P04a,P06,P07,P10,P09,P12,P26,P22"  # of reductions
@@ -28,7 +31,8 @@ def _saver(path: Path) -> Callable[[dict[str, Any]], None]:
 
 
 def _say(text: str) -> None:
-    print(text, flush=True)
+    with progress.aside():
+        print(text, flush=True)
 
 
 def _peer_names(given: str | None, known: list[str]) -> list[str]:
@@ -164,6 +168,7 @@ def _plot(given: argparse.Namespace) -> None:
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     top = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.splitlines()[0] if __doc__ else "")
+    top.add_argument("--quiet", action="store_true", help="no bars on stderr")
     commands = top.add_subparsers(required=True)
     for name, run in (("gpu", _gpu), ("cpu", _cpu)):
         sub = commands.add_parser(name, help=f"measure on the {name.upper()}")
@@ -236,7 +241,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser().parse_args(arguments)
     if getattr(given, "run", None) is _plot and given.out is None:
         given.out = given.results.with_suffix(".svg")
-    given.run(given)
+    try:
+        with progress.shown(given.quiet, still=True):
+            given.run(given)
+    except KeyboardInterrupt:  # rows are saved as they come
+        sys.exit("interrupted")
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ import numpy as np
 
 from benchmarks.gpu import PACKAGES, versions
 from benchmarks.machine import open_machine
+from fuser import progress
 
 SHAPE = (64, 64)
 CHAIN_SHAPE = (512, 512)  # the smallest power of two at which the chain is five kernels rather than one block's
@@ -114,7 +115,7 @@ def _interleaved(
 ) -> dict[str, list[float]]:
     """Seconds a call of each batch, by contender; one that fails is recorded and left out from then on."""
     times: dict[str, list[float]] = {c.name: [] for c in found}
-    for _ in range(rounds):
+    for _ in progress.track(range(rounds), "calls"):
         for c in found:
             if c.name not in times:
                 continue

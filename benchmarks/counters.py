@@ -14,13 +14,16 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from fuser import progress
+
 METRICS = {"read": "dram__bytes_read.sum", "written": "dram__bytes_write.sum"}
 UNITS = {"byte": 1, "Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9}
 
 
 def run(ids: Sequence[str], peers: Sequence[str]) -> list[dict[str, Any]]:
     """One record a workload and peer."""
-    return [measure(name, peer) for name in ids for peer in peers]
+    pairs = [(name, peer) for name in ids for peer in peers]
+    return [measure(*pair) for pair in progress.track(pairs, "counters", " ".join)]
 
 
 def measure(workload: str, peer: str) -> dict[str, Any]:

@@ -22,6 +22,7 @@ import numpy as np
 from benchmarks import accuracy, cpu_forms, inputs, libraries, torch_forms
 from benchmarks.gpu import _short, versions
 from benchmarks.workloads import Workload, array_specs
+from fuser import progress
 
 Record = dict[str, Any]
 Call = Callable[[], Any]
@@ -185,7 +186,7 @@ def run(
         "seed": options.seed,
         "rows": [],
     }
-    for w in rows:
+    for w in progress.track(rows, "cpu", lambda w: w.id):
         if time.perf_counter() - begun > options.seconds:
             record["not_run"] = [*record.get("not_run", []), w.id]
             continue

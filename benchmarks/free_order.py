@@ -15,6 +15,7 @@ from typing import Any
 from benchmarks import inputs
 from benchmarks.machine import Cuda
 from benchmarks.workloads import Workload
+from fuser import progress
 
 FACTORS = (0.25, 0.5, 1, 2, 4)  # of the lanes, and of the segments
 ROUNDS = 3
@@ -24,7 +25,7 @@ def run(rows: Sequence[Workload], say: Callable[[str], None]) -> list[dict[str, 
     """One record a workload."""
     machine = Cuda()
     found = []
-    for w in rows:
+    for w in progress.track(rows, "orders", lambda w: w.id):
         found.append(measure(w, machine))
         say(f"{w.id:10s} {w.name:24s} {summary(found[-1])}")
         machine.empty_cache()

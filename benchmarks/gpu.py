@@ -18,6 +18,7 @@ from typing import Any
 from benchmarks import accuracy, handwritten, inputs, peers
 from benchmarks.machine import Host, open_machine
 from benchmarks.workloads import Workload
+from fuser import progress
 
 PACKAGES = (
     "fuser-compiler",
@@ -75,7 +76,7 @@ def run(
     }
     record["read_gbs"] = _read_ceiling(machine)
     say(f"{record['card']}, driver {record['driver']}; read {record['read_gbs']:.0f} GB/s")
-    for w in rows:
+    for w in progress.track(rows, "gpu", lambda w: w.id):
         if time.perf_counter() - begun > options.seconds:
             record["not_run"] = [*record.get("not_run", []), w.id]
             continue

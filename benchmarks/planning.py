@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from fuser import device as devices
-from fuser import indexmap
+from fuser import indexmap, progress
 from fuser.dtypes import F32
 from fuser.graph import Builder, Graph, Node, ReduceAttrs, ViewAttrs
 from fuser.hostexpr import lit, sym
@@ -147,7 +147,7 @@ def run(names: Sequence[str], repeats: int, say: Callable[[str], None]) -> None:
     """The table, a line a graph."""
     say("| graph | operators | prepare s | fuse s | total s | kernels | times a tenth of it |")
     say("|---|---|---|---|---|---|---|")
-    for name in names:
+    for name in progress.track(names, "planning", str):
         make, operators = GRAPHS[name]
         small, large = (
             measure(make, operators // 10, repeats=max(repeats, 3)),

@@ -22,6 +22,7 @@ from benchmarks.gpu import Record, _short, versions
 from benchmarks.machine import Host, open_machine
 from benchmarks.plan_programs import PROGRAMS
 from benchmarks.workloads import WORKLOADS, Workload, resized
+from fuser import progress
 
 # Public workloads of several operators that do not write into their arguments, and what their size is divided by so
 # that a run of all plans fits in memory and in a minute or two.
@@ -63,7 +64,7 @@ def run(
         "versions": versions(("fuser-compiler", "torch", "cupy-cuda13x", "numpy")),
         "rows": [],
     }
-    for w in rows:
+    for w in progress.track(rows, "plans", lambda w: w.id):
         if time.perf_counter() - begun > seconds:
             record["not_run"] = [*record.get("not_run", []), w.id]
             continue

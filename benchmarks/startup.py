@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.gpu import versions
+from fuser import progress
 
 PROGRAM = """
 def f(x, w, b):
@@ -108,7 +109,7 @@ def run(device: str, rounds: int, save: Callable[[Any], None], say: Callable[[st
     }
     samples: dict[str, list[dict[str, float]]] = {}
     with tempfile.TemporaryDirectory() as scratch:
-        for k in range(rounds + 1):
+        for k in progress.track(range(rounds + 1), "startup"):
             for name, (program, environment) in contenders(device, Path(scratch)).items():
                 if name in record["failed"]:
                     continue

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fuser import dtypes, trees
+from fuser import dtypes, progress, trees
 from fuser.compiled import check_failed
 from fuser.runtime import arrays
 
@@ -76,10 +76,11 @@ def reference_results(compiled: Compiled, args: tuple[Any, ...], kwargs: Mapping
 def compare(compiled: Compiled, args: tuple[Any, ...], kwargs: Mapping[str, Any], rtol: float | None) -> list[Verdict]:
     """Run both and compare leaf by leaf; the compiled run works on copies, so arguments stay as they are."""
     wanted = trees.flatten(reference_results(compiled, args, kwargs))[0]
-    got = trees.flatten(to_host(compiled(*copy.deepcopy(args), **copy.deepcopy(dict(kwargs)))))[0]
+    with progress.task("run"):
+        got = trees.flatten(to_host(compiled(*copy.deepcopy(args), **copy.deepcopy(dict(kwargs)))))[0]
     verdicts = [
         _compare_leaf(f"result {k}" if len(got) > 1 else "result", g, w, rtol)
-        for k, (g, w) in enumerate(zip(got, wanted, strict=True))
+        for k, (g, w) in enumerate(progress.track(tuple(zip(got, wanted, strict=True)), "compare"))
     ]
     bad = [v for v in verdicts if v.largest > 0 and not _within(v, rtol)]
     if bad:

@@ -1,7 +1,8 @@
 """The command `fuserc` (and `python -m fuser`): plan, run, explain, emit, check.
 
 In: a FILE (`.fuse` or `.py`, with `:function` where it has several) and options. Out: dumps on stdout, everything else
-on stderr. Exit status 0; 1 when fuser refuses or a check fails; 2 for a wrong command line; 70 for a fault of fuser's.
+on stderr. Exit status 0; 1 when fuser refuses or a check fails; 2 for a wrong command line; 70 for a fault of fuser's;
+130 when interrupted.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from typing import Any
 
 import click
 
-from fuser import __version__
+from fuser import __version__, progress
 from fuser.errors import FuserError
 
 INTERNAL = 70  # EX_SOFTWARE of sysexits.h
+INTERRUPTED = 130  # what a shell says of SIGINT
 
 EPILOG = """\b
 A FILE is a .fuse program or a Python script; FILE:function names one of its functions. Examples:
@@ -53,6 +55,7 @@ def _options(*wanted: str) -> Callable[[Any], Any]:
             help="An argument: randn, rand, zeros, ones, arange or randint of a type; @file.npy; or a number.",
         ),
         "stable": click.option("--stable", is_flag=True, help="No times and nothing of this machine: for diffs."),
+        "quiet": click.option("--quiet", is_flag=True, help="Nothing on stderr but errors: no bars, no notices."),
     }  # fmt: skip
 
     def decorate(function: Any) -> Any:
@@ -94,7 +97,7 @@ def show(file: str, dims: str, device: str | None, args: tuple[str, ...], stable
     from fuser.script import dump
 
     _prepare(device, stable)
-    click.echo(dump(_plan(file, dims, device, args), form), nl=False)
+    _print(dump(_plan(file, dims, device, args), form))
 
 
 @cli.command()
@@ -112,14 +115,14 @@ def explain(
         raise click.UsageError("a plan file goes with --save, --check or --diff")
     if action is None or saved is None:
         _prepare(device, stable)
-        click.echo(_plan(file, dims, device, args).explain(), nl=False)
+        _print(_plan(file, dims, device, args).explain())
         return
     from fuser import planfile
 
     if action != "save":  # the saved plan's own device and sizes, unless others are asked for
         device, dims = planfile.defaults(planfile.load(saved), device, dims if dims or args else None)
     _prepare(device, stable)
-    click.echo("\n".join(planfile.act(action, _plan(file, dims, device, args), saved)))
+    _say("\n".join(planfile.act(action, _plan(file, dims, device, args), saved)))
 
 
 @cli.command()
@@ -133,38 +136,38 @@ def why(file: str, a: str, b: str, dims: str, device: str | None, args: tuple[st
     A value is a variable of the program, an operator (`exp`, `exp.2`), or 'line 3'.
     """
     _prepare(device, stable)
-    click.echo(str(_plan(file, dims, device, args).why(a, b)))
+    _say(str(_plan(file, dims, device, args).why(a, b)))
 
 
 @cli.command()
-@_options("file", "dims", "device", "arg", "stable")
+@_options("file", "dims", "device", "arg", "stable", "quiet")
 @click.option("--out", default=None, metavar="o.npz", help="Save the results.")
 @click.option("--check", "checked", is_flag=True, help="Compare with the reference.")
 @_form(None)
 def run(
-    file: str, dims: str, device: str | None, args: tuple[str, ...], stable: bool, out: str | None, checked: bool,
-    form: str | None,
+    file: str, dims: str, device: str | None, args: tuple[str, ...], stable: bool, quiet: bool, out: str | None,
+    checked: bool, form: str | None,
 ) -> None:  # fmt: skip
     """Run a function on given or random data."""
     from fuser import script, targets
 
-    _prepare(device, stable)
+    _prepare(device, stable, quiet)
     found = targets.find(file, device)
     values = targets.inputs(found, args, dims)
     if form:
-        click.echo(script.dump(found.compiled.plan(*values), form), nl=False)
+        _print(script.dump(found.compiled.plan(*values), form))
     script.run(found.compiled, values, checked, out, _say)
 
 
 @cli.command()
-@_options("file", "dims", "device", "arg")
-def check(file: str, dims: str, device: str | None, args: tuple[str, ...]) -> None:
+@_options("file", "dims", "device", "arg", "quiet")
+def check(file: str, dims: str, device: str | None, args: tuple[str, ...], quiet: bool) -> None:
     """Run a function and compare every result with the reference; a .py file's unsupported calls are listed first."""
     from fuser import script, targets
     from fuser.frontend.scan import check_file
 
     check_file(file)
-    _prepare(device, False)
+    _prepare(device, False, quiet)
     found = targets.find(file, device)
     script.check(found.compiled, targets.inputs(found, args, dims), _say)
 
@@ -177,32 +180,33 @@ def emit(file: str, dims: str, device: str | None, args: tuple[str, ...]) -> Non
     plan = _plan(file, dims, device, args)
     mark = ";" if plan.device.kind == "cpu" else "//"
     for name, source in plan.sources().items():
-        click.echo(f"{mark} {name}\n{source}")
+        _say(f"{mark} {name}\n{source}")
 
 
 @cli.command()
-@_options("file", "dims", "device", "arg")
-def report(file: str, dims: str, device: str | None, args: tuple[str, ...]) -> None:
+@_options("file", "dims", "device", "arg", "quiet")
+def report(file: str, dims: str, device: str | None, args: tuple[str, ...], quiet: bool) -> None:
     """Measure a function: time, bytes, share of this machine's copy, and what holds it up."""
     from fuser import script, targets
 
-    _prepare(device, False)
+    _prepare(device, False, quiet, still=True)
     found = targets.find(file, device)
     script.report(found.compiled, targets.inputs(found, args, dims), _say)
 
 
 @cli.command()
-@_options("file", "dims", "device", "arg")
+@_options("file", "dims", "device", "arg", "quiet")
 @click.option("--tune", is_flag=True, help="First measure other schedules; what wins is kept in the disk cache.")
 @click.option("--samples", default=20, show_default=True, help="Runs that a median is taken of.")
 @click.option("--json", "out", default=None, metavar="bench.json", help="Also write the numbers, with this machine's.")
 def bench(
-    file: str, dims: str, device: str | None, args: tuple[str, ...], tune: bool, samples: int, out: str | None
-) -> None:
+    file: str, dims: str, device: str | None, args: tuple[str, ...], quiet: bool, tune: bool, samples: int,
+    out: str | None,
+) -> None:  # fmt: skip
     """Measure a function as `report` does, after tuning its kernels if asked. Tuning never changes a result."""
     from fuser import script, targets
 
-    _prepare(device, False)
+    _prepare(device, False, quiet, still=True)
     found = targets.find(file, device)
     script.bench(found.compiled, targets.inputs(found, args, dims), tune, samples, out, _say)
 
@@ -250,7 +254,12 @@ def info() -> None:
 
 
 def _say(line: str) -> None:
-    click.echo(line)
+    _print(line + "\n")
+
+
+def _print(text: str) -> None:
+    with progress.aside():
+        click.echo(text, nl=False)
 
 
 def _plan(file: str, dims: str, device: str | None, args: tuple[str, ...]) -> Any:
@@ -261,15 +270,17 @@ def _plan(file: str, dims: str, device: str | None, args: tuple[str, ...]) -> An
     return found.compiled.plan(*values, device=device or script.default_device())
 
 
-def _prepare(device: str | None, stable: bool) -> None:
-    """Settings of this run; with no device asked for and no GPU, one line on stderr that says what is used instead."""
+def _prepare(device: str | None, stable: bool, quiet: bool = False, still: bool = False) -> None:
+    """Settings of this run, and bars until its end (`still` as for `progress.shown`); with no device asked for and no
+    GPU, one line on stderr that says what is used instead."""
     from fuser.script import notice, set_stable
 
     if stable:
         set_stable()
-    line = notice() if device is None else None
+    line = notice() if device is None and not quiet else None
     if line:
         click.echo(line, err=True)
+    click.get_current_context().with_resource(progress.shown(quiet, still))
 
 
 def main() -> None:
@@ -280,7 +291,8 @@ def main() -> None:
         click.echo(f"{type(error).__name__}: {error}", err=True)
         sys.exit(1)
     except (click.exceptions.Abort, KeyboardInterrupt):
-        sys.exit(130)
+        click.echo("interrupted", err=True)
+        sys.exit(INTERRUPTED)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)

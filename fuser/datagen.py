@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from fuser import specs
+from fuser import progress, specs
 from fuser.errors import ArgumentError
 from fuser.hostexpr import HostExpr
 from fuser.runtime.arrays import DEFAULT_DIM
@@ -21,6 +21,7 @@ from fuser.specs import ArraySpec
 
 _CALL = re.compile(r"\s*(\w+)\s*\((.*)\)\s*", re.DOTALL)
 LARGEST = 1 << 36  # bytes of one generated array
+PIECE = 1 << 21  # random numbers drawn at once
 GENERATORS = ("randn", "rand", "zeros", "ones", "arange", "randint")
 
 
@@ -84,9 +85,20 @@ def generate(kind: str, spec: object, dims: Mapping[str, int], seed: int) -> Any
         parts = [generate(kind, ArraySpec(spec.dtype.component, shape), {}, seed + k) for k in range(2)]
         return (parts[0] + 1j * parts[1]).astype(dtype)
     if kind == "randint" or not spec.dtype.is_float:
-        return rng.integers(0, 2 if spec.dtype.kind == "b" else 100, shape).astype(dtype)
-    drawn = rng.standard_normal(shape) if kind == "randn" else rng.random(shape)
-    return drawn.astype(dtype)
+        below = 2 if spec.dtype.kind == "b" else 100
+        return _drawn(lambda count: rng.integers(0, below, count), shape, dtype, str(spec))
+    return _drawn(rng.standard_normal if kind == "randn" else rng.random, shape, dtype, str(spec))
+
+
+def _drawn(draw: Callable[[int], Any], shape: tuple[int, ...], dtype: Any, what: str) -> Any:
+    """Random numbers piece by piece: the same as drawn at once, while only a piece of them is in double precision."""
+    flat = np.empty(prod(shape), dtype)
+    with progress.task("data", flat.size, what) as work:
+        for start in range(0, flat.size, PIECE):
+            piece = flat[start : start + PIECE]
+            piece[...] = draw(piece.size).astype(dtype)
+            work.advance(piece.size)
+    return flat.reshape(shape)
 
 
 def parse_dims(text: str) -> dict[str, int]:

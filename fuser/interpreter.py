@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from fuser import progress
 from fuser.dtypes import DType
 from fuser.errors import InternalError, OverflowArgumentError
 from fuser.graph import (
@@ -53,7 +54,7 @@ def evaluate(graph: Graph, arrays: Sequence[Any], env: Env) -> tuple[list[Array]
     """
     readers = _reader_counts(graph)
     values: Values = {}
-    for node in graph.nodes:
+    for node in progress.track(graph.nodes, "reference", _operator):
         inputs = [values[i.id] for i in node.inputs]
         values[node.id] = _node(node, inputs, arrays, env)
         for i in node.inputs:
@@ -62,6 +63,10 @@ def evaluate(graph: Graph, arrays: Sequence[Any], env: Env) -> tuple[list[Array]
                 values.pop(i.id, None)
     outputs = [values[n.id][0] for n in graph.outputs]
     return outputs, [values[e.node.id][0] for e in graph.effects]
+
+
+def _operator(node: Node) -> str:
+    return node.op
 
 
 def bind(graph: Graph, arrays: Sequence[Any], scalars: Env | None = None) -> dict[str, Any]:

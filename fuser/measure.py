@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fuser import arguments, trees
+from fuser import arguments, progress, trees
 from fuser.runtime import arrays, call, stopwatch
 from fuser.runtime.arrays import ArrayInfo
 
@@ -44,7 +44,7 @@ class Call:
         infos = (*arguments.on_place(self.bound), *self.captured)
         watches = [stopwatch.StepTimes(self.bound.place) for _ in programs]
         nothing = [None] * len(self.traced.graph.outputs)
-        for _ in range(samples):
+        for _ in progress.track(range(samples), "time kernels"):
             for program, watch in zip(programs, watches, strict=True):
                 call.run(program, infos, self.bound.family, self.bound.place, self.bound.env, nothing, watch)
         found = [watch.medians() for watch in watches]

@@ -12,7 +12,7 @@ from functools import cached_property
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from fuser import accounting, building
+from fuser import accounting, building, progress
 from fuser.decision import Decision
 from fuser.device import Device
 from fuser.errors import NameResolutionError
@@ -63,6 +63,10 @@ class PlannedKernel:
         return self.built[0].kernel.name if self.built else self.group.name
 
 
+def _name_of(planned: tuple[Group, Any]) -> str:
+    return planned[0].name
+
+
 @dataclass(frozen=True, eq=False)
 class Plan:
     """The plan of one program for one size class on one device.
@@ -101,7 +105,7 @@ class Plan:
         """Each group as it will run: the schedule that the compiler's report left standing, and its kernels."""
         return tuple(
             None if s is None else building.build(self.toolchain, self.graph, g, s, self.device, self.size_class)
-            for g, s in zip(self.groups, self.schedules, strict=True)
+            for g, s in progress.track(tuple(zip(self.groups, self.schedules, strict=True)), "compile", _name_of)
         )
 
     @property

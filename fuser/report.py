@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from fuser import measure, trees
+from fuser import measure, progress, trees
 from fuser.draw import units
 from fuser.runtime import pool, stopwatch
 from fuser.runtime.arrays import CPU
@@ -140,7 +140,8 @@ def report(compiled: Compiled, args: tuple[Any, ...], kwargs: Mapping[str, Any],
     """Measure `compiled(*args, **kwargs)`. A program that stores into arguments runs on copies of them."""
     subject = measure.call_of(compiled, args, kwargs)
     args, kwargs, bound = subject.args, subject.kwargs, subject.bound
-    compiled(*args, **kwargs)
+    with progress.task("first call"):
+        compiled(*args, **kwargs)
     plan = compiled.plan(*args, **kwargs)
 
     def once() -> Any:
@@ -219,9 +220,10 @@ def _reference(compiled: Compiled, args: Any, kwargs: Any, bound: Bound) -> floa
     if original is None or bound.family != "numpy":
         return None
     try:
-        start = time.perf_counter()
-        original(*args, **kwargs)
-        once = time.perf_counter() - start
+        with progress.task("time NumPy"):
+            start = time.perf_counter()
+            original(*args, **kwargs)
+            once = time.perf_counter() - start
     except Exception:  # a program that uses what only fuser has (fuser.ops on specs, DSL annotations)
         return None
     if once > REFERENCE_SECONDS:

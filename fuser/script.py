@@ -12,18 +12,15 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from fuser import device as devices
-from fuser import trees
+from fuser import progress, trees
 from fuser.compiled import Compiled
 from fuser.errors import ArgumentError, DeviceError, FuserError
 from fuser.settings import settings
-
-if TYPE_CHECKING:
-    from fuser.tuning import Trial
 
 Echo = Callable[[str], Any]
 
@@ -72,7 +69,8 @@ def _check(compiled: Compiled, placed: Sequence[Any], echo: Echo) -> None:
 def run(compiled: Compiled, values: Sequence[Any], checked: bool, out: str | None, echo: Echo) -> Any:
     """Run once, print what came out, optionally check and save."""
     placed = _placed(compiled, values)
-    result = compiled(*placed)
+    with progress.task("run"):
+        result = compiled(*placed)
     for k, leaf in enumerate(trees.flatten(result)[0]):
         echo(f"result {k}: {_describe(leaf)}")
     if checked:
@@ -81,7 +79,8 @@ def run(compiled: Compiled, values: Sequence[Any], checked: bool, out: str | Non
         from fuser.check import to_host
 
         try:
-            np.savez(out, *trees.flatten(to_host(result))[0])
+            with progress.task("save", now=out):
+                np.savez(out, *trees.flatten(to_host(result))[0])
         except OSError as error:
             raise ArgumentError(f"cannot write {out}: {error.strerror or error}", "bad-out") from None
         echo(f"saved {out}")
@@ -126,22 +125,12 @@ def bench(compiled: Compiled, values: Sequence[Any], tune: bool, samples: int, o
     import json
 
     placed = _placed(compiled, values)
-    tuned = [f"tuned  {line}" for line in compiled.tune(*placed, say=_trial_line).lines()] if tune else []
+    tuned = [f"tuned  {line}" for line in compiled.tune(*placed).lines()] if tune else []
     found = compiled.report(*placed, samples=samples)
     echo("\n".join([str(found), *("  " + line for line in tuned)]))
     if out:
         numbers = {**found.to_json(), "tuned": tuned, "machine": list(info_lines())}
         echo(_write(json.dumps(numbers, indent=1) + "\n", out).rstrip())
-
-
-def _trial_line(trial: Trial) -> None:
-    """Progress on stderr, for people who watch."""
-    from fuser.draw import units
-
-    if sys.stderr.isatty():
-        took = units.time(trial.seconds * 1e6)
-        verdict = "kept" if trial.kept else f"{trial.gain:+.1%} against the best"
-        print(f"{trial.kernel}  {trial.schedule.kind} {took}  {verdict}", file=sys.stderr)
 
 
 def cache_lines() -> Iterator[str]:

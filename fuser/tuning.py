@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from fuser import measure
+from fuser import measure, progress
 from fuser.draw import units
 from fuser.runtime import cache
 from fuser.schedule import Schedule
@@ -94,14 +94,18 @@ def difference(old: Schedule, new: Schedule) -> str:
 def search(plan: Plan, time: Timer, say: Callable[[Trial], None]) -> Tuned:
     """Tune every kernel of a plan and remember the outcome. `say` is told of each schedule measured."""
     before, trials = plan.schedules, list[Trial]()
+    tunable = [position for position, schedule in enumerate(before) if schedule is not None]
+    with progress.task("tune", MOST_TRIALS * len(tunable)) as work:
 
-    def note(trial: Trial) -> None:
-        trials.append(trial)
-        say(trial)
+        def note(trial: Trial) -> None:
+            trials.append(trial)
+            work.advance(1, f"{trial.kernel}  {trial.gain:+.1%}")
+            say(trial)
 
-    for position, schedule in enumerate(before):
-        if schedule is not None:
+        for number, position in enumerate(tunable, 1):
+            work.advance(0, plan.outline[position].label)
             plan = _climb(plan, position, time, note)
+            work.expect(len(trials) + MOST_TRIALS * (len(tunable) - number))  # a search may end early
     _remember(before, plan)
     return Tuned(plan, before, plan.schedules, tuple(trials))
 

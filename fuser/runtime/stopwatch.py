@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from fuser import progress
 from fuser.runtime import pool
 from fuser.runtime.arrays import CPU, Place
 
@@ -32,7 +33,7 @@ def per_call(function: Callable[[], Any], place: Place, samples: int) -> float:
     """Median seconds of a call; short calls are repeated within a sample."""
     once = _sample(function, place, 1)
     repeat = max(1, min(100, int(SAMPLE_SECONDS / max(once, 1e-7))))  # no more: a full launch queue is not a call
-    return median([_sample(function, place, repeat) for _ in range(samples)])
+    return median([_sample(function, place, repeat) for _ in progress.track(range(samples), "time calls")])
 
 
 def host_per_call(function: Callable[[], Any], place: Place, samples: int) -> float:
@@ -40,7 +41,7 @@ def host_per_call(function: Callable[[], Any], place: Place, samples: int) -> fl
     if place == CPU:
         return per_call(function, place, samples)
     found = []
-    for _ in range(samples):
+    for _ in progress.track(range(samples), "time the host"):
         synchronize(place)
         start = time.perf_counter()
         for _ in range(20):

@@ -21,7 +21,7 @@ CONFINED = {
     "llvmlite": ("fuser.runtime", "fuser.codegen.llvm"),
     "lark": ("fuser.frontend",),
     "click": ("fuser.cli",),
-    "rich": ("fuser.cli",),
+    "rich": ("fuser.progress",),
 }
 
 
