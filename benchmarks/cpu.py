@@ -266,7 +266,7 @@ def _compare(got: list[Any], wanted: list[Any] | None, tolerance: float) -> floa
 
 
 def _rounds(entries: dict[str, Entry], options: Options) -> None:
-    """Time all peers in turn, again and again."""
+    """Time all peers in turn, again and again, each round from another one on: no peer always follows the same one."""
     slowest = 0.0
     for entry in entries.values():
         start = time.perf_counter()
@@ -275,8 +275,9 @@ def _rounds(entries: dict[str, Entry], options: Options) -> None:
         entry.batch = max(1, min(1000, int(2e-3 / max(once, 1e-7))))
         slowest += max(once, 2e-3)
     rounds = 3 if options.quick else max(5, min(25, int(6.0 / slowest)))
-    for _ in range(rounds):
-        for entry in entries.values():
+    turns = list(entries.values())
+    for k in range(rounds):
+        for entry in turns[k % len(turns) :] + turns[: k % len(turns)]:
             time.sleep(0.004)  # the last peer's OpenMP threads spin for a while after their work
             start = time.perf_counter()
             for _ in range(entry.batch):

@@ -246,12 +246,18 @@ def _made() -> _Native | None:
         return None
     if not all(_struct_is_as_documented(a) for a in (np.empty((2, 3)), np.arange(10.0)[7:2:-2], np.array(1))):
         return None
-    from fuser.runtime import native_build
+    from fuser.runtime import native_code
 
-    built = native_build.build()
-    named = ((b"fuser_road", built.road), (b"fuser_launch", built.launch), (b"fuser_device_road", built.device_road))
+    linked = native_code.link("native", ("fuser_road", "fuser_launch", "fuser_device_road"), "native_*.py", _write)
+    named = ((name.encode(), address) for name, address in linked.addresses.items())
     road, launch, device_road = (_MethodDef(name, address, METH_FASTCALL, None) for name, address in named)
-    return _Native(road, launch, device_road, built)
+    return _Native(road, launch, device_road, linked)
+
+
+def _write() -> Any:
+    from fuser.runtime import native_call
+
+    return native_call.module()
 
 
 def built_in(name: Literal["road", "launch", "device_road"], owner: int) -> Callable[..., Any]:

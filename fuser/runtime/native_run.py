@@ -57,10 +57,8 @@ from fuser.runtime.native_words import (
     P_MODE,
     P_OBJECT,
     P_STATE,
-    P_THREADS,
     RESULT_WORDS,
     STEP_WORDS,
-    TASKS_PER_THREAD,
     TEMP_WORDS,
     VOID,
     P,
@@ -142,20 +140,19 @@ class Run(Writer):
         release = self.differ(self.word(entry, E_RELEASE), c(0))
         owner = self.word(pool, P_OBJECT, P)
         cell = [self.word(pool, k, P) for k in (P_STATE, P_DISPATCH)]
-        threads, mode = self.word(pool, P_THREADS), self.word(pool, P_MODE)
-        shared = self.b.icmp_signed("==", mode, c(2))
+        shared = self.b.icmp_signed("==", self.word(pool, P_MODE), c(2))
         with self.b.if_then(shared):
             self.api("Py_IncRef", VOID, owner)
         with self.b.if_then(release):
             self.b.store(self.api("PyEval_SaveThread", P), state)
         with self.records(entry, E_STEPS, E_STEP, STEP_WORDS) as record:
-            self._step(record, pointers, scalars, shared, threads, cell)
+            self._step(record, pointers, scalars, shared, cell)
         with self.b.if_then(release):
             self.api("PyEval_RestoreThread", VOID, self.b.load(state, typ=P))
         with self.b.if_then(shared):
             self.api("Py_DecRef", VOID, owner)
 
-    def _step(self, record: Any, pointers: Any, scalars: Any, shared: Any, threads: Any, cell: list[Any]) -> None:
+    def _step(self, record: Any, pointers: Any, scalars: Any, shared: Any, cell: list[Any]) -> None:
         """One kernel: kernel address, first pointer, first scalar, trips, grain."""
         b = self.b
         buffers = self.at(pointers, b.mul(self.word(record, 1), c(8)))
@@ -163,11 +160,8 @@ class Run(Writer):
         trips, grain = self.word(record, 3), self.word(record, 4)
         with b.if_else(b.and_(shared, b.icmp_signed(">", trips, grain))) as (many, one):
             with many:
-                tasks = b.mul(threads, c(TASKS_PER_THREAD))
-                chunk = b.udiv(b.sub(b.add(trips, tasks), c(1)), tasks)
-                chunk = b.select(b.icmp_signed(">", chunk, grain), chunk, grain)
                 dispatch = b.inttoptr(b.ptrtoint(cell[1], I64), DISPATCH)
-                b.call(dispatch, [cell[0], self.word(record, 0, P), buffers, values, trips, chunk])
+                b.call(dispatch, [cell[0], self.word(record, 0, P), buffers, values, trips, grain])
             with one:
                 b.call(b.inttoptr(self.word(record, 0), KERNEL), [buffers, values, c(0), trips])
 

@@ -27,8 +27,7 @@ A_KIND, A_OBJECT, A_RANK, A_DIMS, A_PHASE, A_SLOT, A_LOW, A_HIGH = range(ARG_WOR
 K_ARRAY, K_FLOAT, K_INT, K_SAME = range(4)
 RESULT_WORDS, TEMP_WORDS, DYNAMIC_WORDS, STEP_WORDS, EFFECT_WORDS, OUTPUT_WORDS, PAIR_WORDS = 3, 3, 3, 6, 2, 2, 6
 F64_OF_FLOAT, F32_OF_FLOAT, I64_OF_INT, F64_OF_INT, F32_OF_INT = range(5)  # what a run-time scalar becomes
-P_MODE, P_OBJECT, P_STATE, P_THREADS, P_DISPATCH = range(5)  # words of the pool's cell; mode 1: one thread, 2: a pool
-TASKS_PER_THREAD = 4
+P_MODE, P_OBJECT, P_STATE, P_DISPATCH = range(4)  # words of the pool's cell; mode 1: one thread, 2: a pool
 
 # NumPy's documented array struct, after the object header of 16 bytes.
 N_DATA, N_RANK, N_DIMS, N_STRIDES, N_DTYPE, N_FLAGS = 16, 24, 32, 40, 56, 64

@@ -13,39 +13,43 @@ import ctypes
 import os
 import threading
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fuser.errors import ArgumentError
+from fuser.runtime import pool_layout as layout
 from fuser.settings import settings
 
+if TYPE_CHECKING:
+    from fuser.runtime.native_code import Linked
+
 STACK_BYTES = 8 << 20  # column kernels keep accumulators on the stack; some systems give a thread 128 KiB
-TASKS_PER_THREAD = 4  # chunks a thread, so that a slow thread does not hold up the others
 
 
 class Pool:
     """`threads` threads including the caller's; its workers run native code only."""
 
     def __init__(self, threads: int) -> None:
-        from fuser.runtime import pool_native
-
         self.threads = threads
         self._native = _native()
-        self._memory = ctypes.create_string_buffer(pool_native.SIZE + pool_native.LINE)
+        self._memory = ctypes.create_string_buffer(layout.SIZE + layout.LINE)
         base = ctypes.addressof(self._memory)
-        self._state = (base + pool_native.LINE - 1) // pool_native.LINE * pool_native.LINE
+        self._state = (base + layout.LINE - 1) // layout.LINE * layout.LINE
         kind = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4, ctypes.c_int64, ctypes.c_int64)
-        self._dispatch = kind(self._native.dispatch)
+        self._dispatch = kind(self.dispatch_address)
         self._libc = ctypes.CDLL(None)
-        self._libc.pthread_mutex_init(ctypes.c_void_p(self._state + pool_native.MUTEX), None)
-        for condition in (pool_native.WORK, pool_native.DONE):
+        self._libc.pthread_mutex_init(ctypes.c_void_p(self._state + layout.MUTEX), None)
+        for condition in (layout.WORK, layout.DONE):
             self._libc.pthread_cond_init(ctypes.c_void_p(self._state + condition), None)
         started = (self._start() for _ in range(threads - 1))
         self._workers = [w for w in started if w is not None]  # a system at its limit gives fewer: slower, not wrong
+        self._set(layout.THREADS, threads)
+        self._set(layout.HOME, -1)
+        if _places() and len(self._workers) <= layout.PLACED:
+            self._let_place()
 
     def run(self, kernel: int, buffers: Any, scalars: Any, trips: int, grain: int) -> None:
         """Run iterations 0 to `trips`, at least `grain` at a time."""
-        chunk = max(grain, -(-trips // (self.threads * TASKS_PER_THREAD)))
-        self._dispatch(self._state, kernel, buffers, scalars, trips, chunk)
+        self._dispatch(self._state, kernel, buffers, scalars, trips, grain)
 
     @property
     def state(self) -> int:
@@ -54,25 +58,37 @@ class Pool:
 
     @property
     def dispatch_address(self) -> int:
-        return int(self._native.dispatch)
+        return self._native.addresses["fuser_pool_dispatch"]
+
+    def _set(self, field: int, value: int) -> None:
+        ctypes.c_int64.from_address(self._state + 8 * field).value = value
 
     def _start(self) -> ctypes.c_ulong | None:
         thread = ctypes.c_ulong()
         attributes = ctypes.create_string_buffer(128)
         self._libc.pthread_attr_init(attributes)
         self._libc.pthread_attr_setstacksize(attributes, ctypes.c_size_t(STACK_BYTES))
-        work, state = ctypes.c_void_p(self._native.work), ctypes.c_void_p(self._state)
+        work, state = ctypes.c_void_p(self._native.addresses["fuser_pool_work"]), ctypes.c_void_p(self._state)
         failed = self._libc.pthread_create(ctypes.byref(thread), attributes, work, state)
         return None if failed else thread
 
+    def _let_place(self) -> None:
+        """Tell `dispatch` which threads it may place on which processors: those that this thread may use, which the
+        workers have inherited. More workers than there is room for are left to the system, which then has so many
+        processors to choose from that one late worker does not matter."""
+        mask = ctypes.c_void_p(self._state + layout.MASK)
+        if self._libc.sched_getaffinity(0, ctypes.c_size_t(layout.LINE), mask) != 0:
+            return  # more processors than the mask has bits for
+        for k, worker in enumerate(self._workers):
+            ctypes.c_uint64.from_address(self._state + layout.HANDLES + 8 * k).value = worker.value
+        self._set(layout.WORKERS, len(self._workers))
+
     def stop(self) -> None:
         """End the workers; waits for kernels that are running."""
-        from fuser.runtime import pool_native
-
-        mutex = ctypes.c_void_p(self._state + pool_native.MUTEX)
+        mutex = ctypes.c_void_p(self._state + layout.MUTEX)
         self._libc.pthread_mutex_lock(mutex)
-        ctypes.c_int64.from_address(self._state + 8 * pool_native.STOP).value = 1
-        self._libc.pthread_cond_broadcast(ctypes.c_void_p(self._state + pool_native.WORK))
+        self._set(layout.STOP, 1)
+        self._libc.pthread_cond_broadcast(ctypes.c_void_p(self._state + layout.WORK))
         self._libc.pthread_mutex_unlock(mutex)
         for thread in self._workers:
             self._libc.pthread_join(thread, None)
@@ -80,10 +96,26 @@ class Pool:
 
 
 @cache
-def _native() -> Any:
+def _native() -> Linked:
+    from fuser.runtime import native_code
+
+    names = ("fuser_pool_work", "fuser_pool_dispatch")
+    return native_code.link("placing_pool" if _places() else "pool", names, "pool_*.py", _module)
+
+
+def _module() -> Any:
+    import llvmlite.binding as llvm
+
     from fuser.runtime import pool_native
 
-    return pool_native.build()
+    return pool_native.module(llvm.get_process_triple(), _places())
+
+
+@cache
+def _places() -> bool:
+    """Whether this system can say where a thread runs and set where it may (Linux)."""
+    libc = ctypes.CDLL(None)
+    return all(hasattr(libc, f) for f in ("sched_getcpu", "sched_getaffinity", "pthread_setaffinity_np"))
 
 
 class _Current:
@@ -132,8 +164,8 @@ def current() -> Pool | None:
 
 
 # What native callers look at: mode (0 ask `current`, 1 one thread, 2 the pool), the pool object (to hold a reference
-# while in it), its state, its threads, `dispatch`. Written and read under the interpreter's lock.
-_cell = (ctypes.c_int64 * 5)()
+# while in it), its state, `dispatch`. Written and read under the interpreter's lock.
+_cell = (ctypes.c_int64 * 4)()
 
 
 def cell_address() -> int:
@@ -146,7 +178,7 @@ def _publish() -> None:
     pool = _current.pool
     _cell[0] = 0
     if pool is not None:
-        _cell[1:5] = [id(pool), pool.state, pool.threads, pool.dispatch_address]
+        _cell[1:4] = [id(pool), pool.state, pool.dispatch_address]
         _cell[0] = 2
     elif _current.threads == 1 or os.name != "posix":
         _cell[0] = 1

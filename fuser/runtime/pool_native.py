@@ -1,67 +1,78 @@
 """The thread pool's native half: two functions in LLVM IR over POSIX threads.
 
-In: nothing. Out: addresses of `work(state)`, a worker's whole life, and of
-`dispatch(state, kernel, buffers, scalars, trips, chunk)`, which shares a kernel's iterations among the caller and the
-workers and returns when all are done. Python is in neither, so no worker ever needs the interpreter's lock. The state
-is one block of memory, laid out below; all fields but `next` are guarded by its mutex.
+In: what this system offers. Out: a module with `fuser_pool_work(state)`, a worker's whole life, and
+`fuser_pool_dispatch(state, kernel, buffers, scalars, trips, grain)`, which shares a kernel's iterations among the
+caller and the workers and returns when all are done. Python is in neither, so no worker ever needs the interpreter's
+lock. `pool_layout` says what the state is. Loaded only where the object code is not cached.
 
 A caller that finds the pool busy with another caller's kernel runs its own alone: two callers are two threads already.
+
+Waiting. Waking a thread takes 25 us and more, so a thread that waits looks for a while before it sleeps: workers for
+the next kernel, a caller for the last worker.
+
+Placing. Linux may wake a worker on the very processor that its caller keeps busy, and leave it there for milliseconds:
+always so in a virtual machine whose other processors have gone to sleep (they count as taken). On two such processors a
+kernel of 0.7 ms then took 1.3 ms, as long as alone. So workers are kept off the caller's processor, whenever that has
+changed since the last kernel.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
-import llvmlite.binding as llvm
 from llvmlite import ir
 
-LINE = 128  # bytes between parts of the state: more than a cache line, and than any platform's mutex or condition
-KERNEL, BUFFERS, SCALARS, TRIPS, CHUNK, GENERATION, ACTIVE, BUSY, STOP = range(9)  # 8-byte fields
-MUTEX, WORK, DONE, NEXT, SIZE = (k * LINE for k in range(1, 6))  # byte offsets
-SPINS = 2000  # looks at `active` before a finished caller sleeps: a few microseconds
+from fuser.runtime.pool_layout import (
+    ACTIVE,
+    BUFFERS,
+    BUSY,
+    CHUNK,
+    CPUS,
+    DONE,
+    GENERATION,
+    HANDLES,
+    HOME,
+    KERNEL,
+    LINE,
+    MASK,
+    MUTEX,
+    NEXT,
+    SCALARS,
+    STOP,
+    THREADS,
+    TRIPS,
+    WORK,
+    WORKERS,
+)
+
+LOOKS = 1000  # of a thread that waits before it sleeps: 20 to 50 us
+CHUNKS = 16  # a thread, so that a slow thread does not hold up the others for long
 
 I64, I32, VOID, POINTER = ir.IntType(64), ir.IntType(32), ir.VoidType(), ir.PointerType()
 # A pointer that llvmlite lets one call; it prints as any other.
 CALLABLE = ir.FunctionType(VOID, [POINTER, POINTER, I64, I64]).as_pointer()
+_YIELD = ("llvm.aarch64.hint", (1,))
+PAUSES = {"x86_64": ("llvm.x86.sse2.pause", ()), "aarch64": _YIELD, "arm64": _YIELD}
 
 
-@dataclass(frozen=True)
-class NativePool:
-    """Addresses of the two functions; `keep` holds their code."""
-
-    work: int
-    dispatch: int
-    keep: object
-
-
-def build() -> NativePool:
-    """Compile and link the pool."""
-    module = ir.Module("fuser_pool")
-    share = _Function(module, "fuser_pool_share", [POINTER])
+def module(triple: str, places: bool) -> Any:
+    """The pool's functions. places: this system can say and set where threads run."""
+    m = ir.Module("fuser_pool")
+    pause = PAUSES.get(triple.split("-")[0])
+    share = _Function(m, "fuser_pool_share", [POINTER], pause)
     share.write_share()
-    _Function(module, "fuser_pool_work", [POINTER]).write_work(share)
-    _Function(module, "fuser_pool_dispatch", [POINTER, CALLABLE, POINTER, POINTER, I64, I64]).write_dispatch(share)
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    target = llvm.Target.from_triple(llvm.get_process_triple())
-    machine = target.create_target_machine(opt=2, reloc="pic", codemodel="jitdefault", jit=True)
-    parsed = llvm.parse_assembly(str(module))
-    parsed.verify()
-    code = machine.emit_object(parsed)
-    jit = llvm.create_lljit_compiler(target.create_target_machine(opt=2, reloc="pic", codemodel="jitdefault", jit=True))
-    library = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
-    library = library.export_symbol("fuser_pool_work").export_symbol("fuser_pool_dispatch")
-    tracker = library.link(jit, "fuser_pool")
-    return NativePool(tracker["fuser_pool_work"], tracker["fuser_pool_dispatch"], (jit, tracker))
+    _Function(m, "fuser_pool_work", [POINTER], pause).write_work(share)
+    dispatch = _Function(m, "fuser_pool_dispatch", [POINTER, CALLABLE, POINTER, POINTER, I64, I64], pause)
+    dispatch.write_dispatch(share, places)
+    return m
 
 
 class _Function:
     """One function of the pool; its first argument is the state."""
 
-    def __init__(self, module: Any, name: str, arguments: list[Any]) -> None:
-        self.module = module
+    def __init__(self, module: Any, name: str, arguments: list[Any], pause: tuple[str, tuple[int, ...]] | None) -> None:
+        self.module, self.pause = module, pause
         self.function = ir.Function(module, ir.FunctionType(VOID, arguments), name)
         self.b = ir.IRBuilder(self.function.append_basic_block("entry"))
         self.state = self.function.args[0]
@@ -84,11 +95,15 @@ class _Function:
         self.put(k, value)
         return value
 
+    def outside(self, name: str, result: Any, *arguments: Any) -> Any:
+        """A call of a function of the system's or LLVM's."""
+        known = self.module.globals.get(name)
+        function = known or ir.Function(self.module, ir.FunctionType(result, [a.type for a in arguments]), name)
+        return self.b.call(function, arguments)
+
     def posix(self, name: str, *parts: int) -> None:
         """A pthread function on parts of the state."""
-        known = self.module.globals.get(name)
-        function = known or ir.Function(self.module, ir.FunctionType(I32, [POINTER] * len(parts)), name)
-        self.b.call(function, [self.part(p) for p in parts])
+        self.outside(name, I32, *[self.part(p) for p in parts])
 
     def lock(self) -> None:
         self.posix("pthread_mutex_lock", MUTEX)
@@ -153,30 +168,36 @@ class _Function:
                 left = self.bump(ACTIVE, -1)
                 with b.if_then(self.is_zero(left)):
                     self.posix("pthread_cond_signal", DONE)
+                self.unlock()
+                self.look_while(lambda: b.icmp_signed("==", self.glance(GENERATION), b.load(seen, typ=I64)))
+                self.lock()
 
         self.loop_while(lambda: self.is_zero(self.get(STOP)), once)
         self.unlock()
         b.ret_void()
 
-    def write_dispatch(self, share: _Function) -> None:
+    def write_dispatch(self, share: _Function, places: bool) -> None:
         """Open a kernel to all threads, take part, wait for those still inside."""
         b = self.b
-        _, kernel, buffers, scalars, trips, chunk = self.function.args
+        _, kernel, buffers, scalars, trips, grain = self.function.args
         self.lock()
         busy = b.icmp_signed("!=", self.get(BUSY), ir.Constant(I64, 0))
         with b.if_then(busy):
             self.unlock()
             b.call(kernel, [buffers, scalars, ir.Constant(I64, 0), trips])
             b.ret_void()
+        chunk = self._chunk(trips, grain)
         for k, value in ((KERNEL, kernel), (BUFFERS, buffers), (SCALARS, scalars), (TRIPS, trips), (CHUNK, chunk)):
             self.put(k, value)
         b.store(ir.Constant(I64, 0), self.part(NEXT))
         self.put(BUSY, 1)
         self.bump(GENERATION, 1)
+        if places:
+            self._place()
         self.posix("pthread_cond_broadcast", WORK)
         self.unlock()
         b.call(share.function, [self.state])
-        self._spin()
+        self.look_while(lambda: b.not_(self.is_zero(self.glance(ACTIVE))))
         self.lock()
         self.loop_while(
             lambda: b.not_(self.is_zero(self.get(ACTIVE))), lambda: self.posix("pthread_cond_wait", DONE, MUTEX)
@@ -185,19 +206,56 @@ class _Function:
         self.unlock()
         b.ret_void()
 
-    def _spin(self) -> None:
-        """Look a little while whether the others are done, since sleeping and waking costs more."""
+    def _chunk(self, trips: Any, grain: Any) -> Any:
+        """Iterations that a thread takes at a time."""
         b = self.b
-        count = b.alloca(I64)
-        count.type = POINTER
-        b.store(ir.Constant(I64, SPINS), count)
+        chunks = b.mul(self.get(THREADS), ir.Constant(I64, CHUNKS))
+        even = b.udiv(b.sub(b.add(trips, chunks), ir.Constant(I64, 1)), chunks)
+        return b.select(b.icmp_signed(">", even, grain), even, grain)
 
-        def waiting() -> Any:
-            active = b.load_atomic(self.field(ACTIVE), "monotonic", 8, typ=I64)
-            more = b.icmp_signed(">", b.load(count, typ=I64), ir.Constant(I64, 0))
-            return b.and_(more, b.not_(self.is_zero(active)))
+    def _place(self) -> None:
+        """Keep the workers off the processor that the caller is on; where that leaves none, the system refuses."""
+        b = self.b
+        here = b.sext(self.outside("sched_getcpu", I32), I64)
+        known = b.icmp_unsigned("<", here, ir.Constant(I64, CPUS))
+        with b.if_then(b.and_(known, b.icmp_signed("!=", here, self.get(HOME))), likely=False):
+            self.put(HOME, here)
+            word = b.gep(self.part(MASK), [b.lshr(here, ir.Constant(I64, 6))], source_etype=I64)
+            bit = b.shl(ir.Constant(I64, 1), b.and_(here, ir.Constant(I64, 63)))
+            all_ = b.load(word, typ=I64)
+            b.store(b.and_(all_, b.not_(bit)), word)
+            count = self.variable(0)
+
+            def one() -> None:
+                k = b.load(count, typ=I64)
+                b.store(b.add(k, ir.Constant(I64, 1)), count)
+                thread = b.load(b.gep(self.part(HANDLES), [k], source_etype=I64), typ=I64)
+                self.outside("pthread_setaffinity_np", I32, thread, ir.Constant(I64, LINE), self.part(MASK))
+
+            self.loop_while(lambda: b.icmp_signed("<", b.load(count, typ=I64), self.get(WORKERS)), one)
+            b.store(all_, word)
+
+    # -- waiting -----------------------------------------------------------------------------------
+    def variable(self, value: int) -> Any:
+        slot = self.b.alloca(I64)
+        slot.type = POINTER
+        self.b.store(ir.Constant(I64, value), slot)
+        return slot
+
+    def glance(self, k: int) -> Any:
+        """A field that may change meanwhile, read without the mutex."""
+        return self.b.load_atomic(self.field(k), "monotonic", 8, typ=I64)
+
+    def look_while(self, waits: Callable[[], Any]) -> None:
+        """Look a little while whether there is something to do, since sleeping and waking costs more."""
+        b = self.b
+        count = self.variable(LOOKS)
 
         def once() -> None:
             b.store(b.sub(b.load(count, typ=I64), ir.Constant(I64, 1)), count)
+            if self.pause is not None:
+                name, arguments = self.pause
+                self.outside(name, VOID, *[ir.Constant(I32, a) for a in arguments])
 
-        self.loop_while(waiting, once)
+        more = ir.Constant(I64, 0)
+        self.loop_while(lambda: b.and_(b.icmp_signed(">", b.load(count, typ=I64), more), waits()), once)

@@ -1,5 +1,6 @@
 """The thread pool: every iteration once, whoever calls, however often, also after a fork."""
 
+import ctypes
 import os
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
@@ -18,7 +20,7 @@ from fuser.codegen.loops import Launch
 from fuser.dtypes import I64
 from fuser.errors import ArgumentError
 from fuser.hostexpr import sym
-from fuser.runtime import cpu, pool
+from fuser.runtime import cpu, pool, pool_layout, pool_native
 
 
 @pytest.fixture(scope="module")
@@ -104,6 +106,76 @@ def test_a_forked_child_gets_threads_of_its_own(increment: jit.NativeKernel) -> 
         add(increment, x, 3)
         os._exit(0 if (x == 3).all() else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+LINUX = pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system does not place threads")
+
+
+def _tasks() -> set[int]:
+    return {int(t) for t in os.listdir("/proc/self/task")}
+
+
+@LINUX
+def test_workers_are_kept_off_the_processor_of_their_caller(increment: jit.NativeKernel) -> None:
+    allowed = os.sched_getaffinity(0)
+    if len(allowed) < 2:
+        pytest.skip("one processor")
+    pool.set_num_threads(2)
+    before = _tasks()
+    add(increment, np.zeros(1000, np.int64), 1)
+    (worker,) = _tasks() - before
+    try:
+        for home in sorted(allowed)[:2]:
+            os.sched_setaffinity(0, {home})
+            add(increment, np.zeros(1000, np.int64), 1)
+            assert os.sched_getaffinity(worker) == allowed - {home}
+    finally:
+        os.sched_setaffinity(0, allowed)
+
+
+@LINUX
+def test_workers_stay_where_their_process_may_run(increment: jit.NativeKernel) -> None:
+    allowed = os.sched_getaffinity(0)
+    before = _tasks()
+    try:
+        os.sched_setaffinity(0, {min(allowed)})
+        x = np.zeros(1000, np.int64)
+        add(increment, x, 1)
+        assert all(os.sched_getaffinity(t) == {min(allowed)} for t in _tasks() - before)
+        assert (x == 1).all()
+    finally:
+        os.sched_setaffinity(0, allowed)
+
+
+def test_a_system_that_places_no_threads(increment: jit.NativeKernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "_places", lambda: False)
+    pool._native.cache_clear()
+    try:
+        x = np.zeros(1000, np.int64)
+        for _ in range(50):
+            add(increment, x, 1)
+        assert (x == 50).all()
+        workers = pool._current.pool
+        assert workers is not None
+        assert ctypes.c_int64.from_address(workers.state + 8 * pool_layout.WORKERS).value == 0
+    finally:
+        pool.set_num_threads(1)
+        pool._native.cache_clear()
+
+
+@pytest.mark.parametrize(
+    "triple", ["arm64-apple-darwin24.0.0", "aarch64-unknown-linux-gnu", "riscv64-unknown-linux-gnu"]
+)
+def test_other_systems_get_what_they_have(triple: str) -> None:
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    text = str(pool_native.module(triple, places="linux" in triple))
+    assert ("llvm.aarch64.hint" in text) == (not triple.startswith("riscv"))
+    assert ("sched_getcpu" in text) == ("linux" in triple)
+    module = llvm.parse_assembly(text)
+    module.verify()
+    target: Any = llvm.Target.from_triple(triple)
+    assert "pthread_mutex_lock" in target.create_target_machine().emit_assembly(module)
 
 
 @pytest.mark.parametrize(

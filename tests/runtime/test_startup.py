@@ -46,7 +46,7 @@ def test_the_compiler_is_loaded_by_compile_and_not_by_the_first_call(tmp_path: P
     assert result.returncode == 0, result.stderr
     first, following, native, never = result.stdout.splitlines()
     assert first == "first call:"
-    assert "native_build" not in following, "the native road waits for more calls"
+    assert "native_code" not in following, "the native road waits for more calls"
     assert native.split()[-1] in ("True", "False")
     assert never == "never needed:"
 
