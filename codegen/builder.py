@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Literal
 
 from fuser.codegen import folding
@@ -56,6 +56,7 @@ from fuser.dtypes import I32, DType
 from fuser.errors import InternalError
 from fuser.hostexpr import Dim, HostExpr, wrap
 from fuser.optable.base import S
+from fuser.record import dataclass
 
 Bound = Operand | int
 ValueKey = tuple[str, tuple[Operand, ...], DType]

@@ -11,7 +11,6 @@ Each distinct (node, index, mask) is one step, so shared subexpressions are comp
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fuser.codegen.indices import GATHERED, IndexEmitter, Ranges, gathered
@@ -46,6 +45,7 @@ from fuser.group import Group
 from fuser.hostexpr import lit, wrap
 from fuser.indexmap import Index
 from fuser.loopbody import LoopAttrs
+from fuser.record import dataclass
 
 if TYPE_CHECKING:
     from fuser.codegen.builder import KernelBuilder

@@ -13,12 +13,12 @@ warp: the state is transposed through shared memory so that teams become consecu
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fuser.codegen.loops import Alloc, Collective, Operand
 from fuser.dtypes import DType
 from fuser.optable.base import Reduction, S, Table
+from fuser.record import dataclass
 
 if TYPE_CHECKING:
     from fuser.codegen.expand import RowEmitter

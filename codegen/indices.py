@@ -9,7 +9,6 @@ because every schedule of both targets addresses memory through it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fuser.dtypes import BOOL, I32, U32, DType
@@ -17,6 +16,7 @@ from fuser.errors import InternalError
 from fuser.hostexpr import HostExpr, Monomial, call, from_terms, is_scalar_symbol, lit, sym, terms
 from fuser.indexmap import Index, coefficient, recombine
 from fuser.ranges import join_digits, simplify
+from fuser.record import dataclass
 
 if TYPE_CHECKING:
     from fuser.codegen.builder import KernelBuilder

@@ -14,11 +14,11 @@ Integer division: `trunc_div` and `trunc_rem` on index types are C's, and only e
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
 
 from fuser.dtypes import DType
 from fuser.hostexpr import Dim, HostExpr
+from fuser.record import dataclass
 
 
 @dataclass(frozen=True)

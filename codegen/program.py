@@ -8,7 +8,7 @@ a finished reduction, or a scalar operator on earlier steps.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 from fuser.codegen.indices import GATHERED, Divides
@@ -18,6 +18,7 @@ from fuser.indexmap import Index, coefficient
 from fuser.loopbody import EXPECTED_ROUNDS, LoopAttrs, round_cost
 from fuser.optable import table
 from fuser.optable.base import ScalarOp
+from fuser.record import dataclass
 
 
 @dataclass(frozen=True)

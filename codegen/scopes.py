@@ -6,11 +6,12 @@ statement, and this is what all of them share.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from fuser.codegen.loops import Alloc
 from fuser.dtypes import I32, I64, DType
 from fuser.optable.base import Reduction
+from fuser.record import dataclass
 
 
 @dataclass

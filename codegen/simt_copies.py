@@ -7,7 +7,7 @@ starts them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from fuser.codegen.simt_memory import NOBODY, Bools, Ints, Lanes, Memory, SimtError
 from fuser.codegen.simt_sync import Sync
+from fuser.record import dataclass
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,13 @@ many copies there are and in who can race, so one class serves all three.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fuser.errors import InternalError
+from fuser.record import dataclass
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]

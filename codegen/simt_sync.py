@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from fuser.codegen.simt_memory import MANY, Bools, Ints, Lanes, SimtError
 from fuser.dtypes import DType
 from fuser.optable.base import Reduction, S, State
 from fuser.optable.evaluate import NumPyEmit
+from fuser.record import dataclass
 
 WARP = 32
 Values = npt.NDArray[Any]

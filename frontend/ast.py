@@ -9,9 +9,9 @@ Nodes compare by identity. Nothing here recurses: `children` is what iterative w
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from fuser.errors import Span
+from fuser.record import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,6 @@ import sys
 import time
 import types
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeGuard
 from weakref import WeakKeyDictionary
 
@@ -28,6 +27,7 @@ import numpy as np
 
 from fuser.errors import TraceError
 from fuser.graph import Graph
+from fuser.record import dataclass
 
 DEPTH, ITEMS = 40, 4096  # how far nested containers and objects are looked into
 LOOKED_AT_BYTES = 1 << 16

@@ -10,11 +10,11 @@ from __future__ import annotations
 import ast
 import linecache
 import sys
-from dataclasses import dataclass
 from types import FrameType
 
 from fuser.errors import Span
 from fuser.frontend.locations import Position, make_span, position_of
+from fuser.record import dataclass
 
 Around = dict[ast.AST, ast.AST]  # node -> parent
 

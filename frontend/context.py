@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -20,6 +20,7 @@ from fuser.errors import DTypeError, FuserError, Span, TraceError, UnsupportedEr
 from fuser.frontend import conditions, locations
 from fuser.graph import Builder, Node
 from fuser.hostexpr import HostExpr
+from fuser.record import dataclass
 
 LONGEST = 100_000  # nodes of one trace; a Python loop that makes more would take minutes to plan and compile
 

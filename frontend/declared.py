@@ -6,14 +6,13 @@ builder (a merge, or a guard that is checked per call), or an error that names b
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from fuser.dtypes import DType
 from fuser.errors import DTypeError, ShapeError, Span
 from fuser.frontend import ast
 from fuser.graph import Builder
 from fuser.hostexpr import Dim, HostExpr, as_dim, call, lit, sym, wrap
 from fuser.indexmap import coefficient
+from fuser.record import dataclass
 from fuser.shapes import Shape, text_of
 from fuser.specs import DTYPE_NAMES
 

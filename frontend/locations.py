@@ -11,7 +11,6 @@ import dis
 import linecache
 import os
 import sys
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from types import CodeType, FrameType
@@ -20,6 +19,7 @@ import numpy as np
 
 import fuser.errors
 from fuser.errors import Span
+from fuser.record import dataclass
 
 # Libraries whose own Python frames are passed over on the way to the user's line.
 LIBRARIES = ("numpy", "scipy", "cupy", "torch", "ml_dtypes")

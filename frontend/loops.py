@@ -12,7 +12,6 @@ cannot run inside a kernel is unrolled, `n` being made static for it; with a `br
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fuser.construct import elementwise
@@ -23,6 +22,7 @@ from fuser.frontend import ast
 from fuser.frontend.values import Array, Value, describe, fresh, is_host, settled
 from fuser.graph import Node
 from fuser.hostexpr import HostExpr
+from fuser.record import dataclass
 
 if TYPE_CHECKING:
     from fuser.frontend.build import Runner

@@ -8,7 +8,7 @@ tasks recurses, so neither long chains nor deep calls meet Python's recursion li
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NoReturn
 
 from fuser import hostcomplex
@@ -22,6 +22,7 @@ from fuser.frontend.values import Array, Value, describe, fresh, is_number, sett
 from fuser.graph import Builder, Node
 from fuser.hostcomplex import HostComplex
 from fuser.hostexpr import HostExpr, call
+from fuser.record import dataclass
 
 Task = Generator[Any, Any, Any]
 

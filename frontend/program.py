@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,6 +19,7 @@ from fuser.frontend.resolve import Names, nearest, resolve
 from fuser.frontend.values import Array, Value, describe
 from fuser.graph import Builder, Graph
 from fuser.hostexpr import ExprKind, HostExpr
+from fuser.record import dataclass
 from fuser.specs import DTYPE_NAMES, Spec, StaticSpec
 
 Kind = Literal["array", "scalar", "static", "any"]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 
@@ -18,6 +17,7 @@ from fuser.frontend import ast
 from fuser.frontend.values import Builtin, PythonType, Value
 from fuser.optable import table
 from fuser.optable.base import Row
+from fuser.record import dataclass
 from fuser.specs import DTYPE_NAMES
 
 _PREFIXES = ("np", "numpy", "cp", "cupy", "torch", "math", "jnp", "jax", "scipy", "fuser", "F")

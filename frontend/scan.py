@@ -12,7 +12,6 @@ import difflib
 import inspect
 import linecache
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from fuser.frontend import advice, numpy_functions, shims, torch_methods, torch_
 from fuser.frontend.locations import Position, make_span
 from fuser.frontend.protocols import function_name
 from fuser.optable import table
+from fuser.record import dataclass
 
 # Methods of arrays that neither move to a NumPy function of the same name nor exist here.
 METHODS = frozenset({

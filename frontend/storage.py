@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from fuser.construct import complexes, indexing, storing, views
 from fuser.graph import Builder, Node
 from fuser.hostexpr import HostExpr, lit
+from fuser.record import dataclass
 from fuser.shapes import Shape
 
 _clock = itertools.count(1)  # orders stores; only comparisons of its values mean anything

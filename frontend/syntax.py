@@ -7,7 +7,7 @@ What Python's grammar forbids but an LALR rule does not say (targets, order of p
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from lark import Token
@@ -17,6 +17,7 @@ from fuser.frontend.annotations import annotation_of
 from fuser.frontend.ast import Place
 from fuser.frontend.layout import Refused, place_of
 from fuser.frontend.literals import integer_value, text_value
+from fuser.record import dataclass
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ are `Array`: a view into a `Storage`, as in the Python tracer, so that both fron
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from types import EllipsisType
 from typing import Any, Union
 
@@ -19,6 +18,7 @@ from fuser.graph import Builder, Node
 from fuser.hostcomplex import HostComplex
 from fuser.hostexpr import ExprKind, HostExpr
 from fuser.optable.base import Row
+from fuser.record import dataclass
 from fuser.shapes import Shape, text_of
 
 

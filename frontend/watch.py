@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from fuser.frontend.capture import (
     resolve,
     surroundings,
 )
+from fuser.record import dataclass
 
 _CONSTANT = (
     int,

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from fuser import trees
 from fuser.errors import ArgumentError, DeviceError
 from fuser.hostexpr import HostExpr
 from fuser.keys import Layout, TraceKey, stride_symbol
+from fuser.record import dataclass
 from fuser.runtime import arrays
 from fuser.runtime.arrays import CPU, ArrayInfo, Family, Place
 from fuser.specs import ArraySpec, ScalarSpec, Spec, StaticSpec, symbolic_shape

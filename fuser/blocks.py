@@ -14,7 +14,6 @@ that it is cut by, or None. So x + x.T reads two blocks of x.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from fuser.errors import UnsupportedError
@@ -34,6 +33,7 @@ from fuser.graph import (
 )  # fmt: skip
 from fuser.hostexpr import HostExpr, lit, sym
 from fuser.indexmap import IndexMap
+from fuser.record import dataclass
 
 Chunks = tuple[int, ...]  # sizes of the blocks along an axis
 Letters = tuple[str | None, ...]

@@ -9,13 +9,13 @@ so results never depend on this loop. (A stack frame alone is no spill: f64 `sin
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from fuser.decision import Decision
 from fuser.device import Device
 from fuser.graph import Graph
 from fuser.group import Group
 from fuser.keys import SizeClass
+from fuser.record import dataclass
 from fuser.schedule import Schedule
 from fuser.toolchain import Built, Toolchain
 

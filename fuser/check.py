@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fuser import dtypes, progress, trees
 from fuser.compiled import check_failed
+from fuser.record import dataclass
 from fuser.runtime import arrays
 
 if TYPE_CHECKING:

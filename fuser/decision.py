@@ -6,8 +6,10 @@ In: what legality and the cost model found. Out: records that a plan keeps, answ
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
+
+from fuser.record import dataclass
 
 DecisionKind = Literal["vertical", "sibling", "view", "library", "replan", "recompute", "effect", "batch"]
 Verdict = Literal["fused", "apart"]

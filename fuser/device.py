@@ -14,12 +14,13 @@ x 16 x clock (H200: 1.98 GHz).
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from functools import cache
 from typing import Literal
 
 from fuser.errors import DeviceError
+from fuser.record import dataclass
 
 KB, MB, GB = 1 << 10, 1 << 20, 1 << 30
 

@@ -7,12 +7,13 @@ part of fuser speaks `DType`, and none of them may ask NumPy for a promotion by 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 import ml_dtypes
 import numpy as np
+
+from fuser.record import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -13,8 +13,10 @@ of the error's paragraph in docs/errors.md.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
+
+from fuser.record import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,12 +16,13 @@ import json
 import math
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NoReturn
 
 from fuser.errors import ParseError, Span
 from fuser.hostexpr import ExprKind, HostExpr, _result_kind, lit, sym
 from fuser.hostfunctions import FUNCTIONS
+from fuser.record import dataclass
 
 _TIGHT = ("/", "//", "%", "**")
 _LOOSE = ("<", "<=", ">", ">=", "==", "!=", "&", "|", "^", "<<", ">>")

@@ -25,7 +25,7 @@ Broadcasting is always an explicit view, so elementwise inputs and output share 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
@@ -34,6 +34,7 @@ from fuser.dtypes import DType
 from fuser.errors import Span, TraceError
 from fuser.hostexpr import HostExpr
 from fuser.indexmap import IndexMap, Piece
+from fuser.record import dataclass
 from fuser.shapes import Guard, Shape, ShapeEnv, text_of
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ stage is read as the per-row result of that stage.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
 from fuser.hostexpr import HostExpr, lit, sym
 from fuser.indexmap import Index
+from fuser.record import dataclass
 from fuser.shapes import Shape, numel
 
 GroupKind = Literal["pointwise", "rows", "columns", "mixed", "full", "scan", "library", "empty", "batch"]

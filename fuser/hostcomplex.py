@@ -7,10 +7,10 @@ as Python does it. Its own file because host expressions themselves are reals: a
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal
 
 from fuser.hostexpr import HostExpr, call, lit, scalar_symbol, wrap
+from fuser.record import dataclass
 
 HostNumber = HostExpr | complex | float | int | bool
 

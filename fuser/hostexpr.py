@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any, Literal
 
 from fuser.hostfunctions import BOOL_RESULT, FLOAT_RESULT, FUNCTIONS, INT_RESULT
+from fuser.record import dataclass
 
 ExprKind = Literal["int", "float", "bool"]
 Number = int | float | bool

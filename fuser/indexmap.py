@@ -9,9 +9,9 @@ conjunction of expressions that must be >= 0. Composition is substitution, so vi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from fuser.hostexpr import Dim, HostExpr, call, from_terms, lit, sym, terms, wrap
+from fuser.record import dataclass
 from fuser.shapes import Shape
 
 Index = tuple[HostExpr, ...]

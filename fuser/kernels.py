@@ -10,11 +10,12 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 from fuser.errors import CompileForbidden
+from fuser.record import dataclass
 from fuser.runtime import cache as disk
 from fuser.settings import settings
 from fuser.toolchain import Built, KernelLike

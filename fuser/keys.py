@@ -8,11 +8,11 @@ of the call that happened to come first.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from fuser.hostexpr import HostExpr, wrap
 from fuser.order import bucket
+from fuser.record import dataclass
 from fuser.shapes import Shape
 
 DimClass = Literal["n", "1", "0"]

@@ -13,13 +13,14 @@ For each element by itself:  for i in range(count): if stop(states): break; stat
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fuser.dtypes import BOOL, I64, DType
 from fuser.graph import Attrs, Builder, Graph, InputAttrs, Node, ScalarAttrs
+from fuser.record import dataclass
 
 if TYPE_CHECKING:
     from fuser.optable.base import Cost

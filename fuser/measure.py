@@ -6,10 +6,10 @@ In: a `Compiled` and the arguments of a call. Out: `Call`, whose bound programs 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fuser import arguments, progress, trees
+from fuser.record import dataclass
 from fuser.runtime import arrays, call, stopwatch
 from fuser.runtime.arrays import ArrayInfo
 

@@ -13,11 +13,11 @@ serves a whole size class.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from fuser.hostexpr import Dim
 from fuser.hostfunctions import ceil_pow2
+from fuser.record import dataclass
 
 AxisKind = Literal["inner", "outer"]  # inner: the reduced axes include the node's last axis
 DeviceKind = Literal["cuda", "cpu"]

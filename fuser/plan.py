@@ -7,7 +7,7 @@ In: a prepared graph, its groups and decisions, a size class and a device. Out: 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from fuser.graph import Graph, Node
 from fuser.group import Group
 from fuser.keys import SizeClass
 from fuser.naming import Names
+from fuser.record import dataclass
 from fuser.schedule import Schedule
 from fuser.toolchain import Built, Toolchain
 

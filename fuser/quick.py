@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
 from fuser import arguments, results, trees
 from fuser.hostexpr import is_scalar_symbol
+from fuser.record import dataclass
 from fuser.runtime import arrays, call, quickcpu
 from fuser.runtime.arrays import CPU
 from fuser.runtime.quickcpu import CpuCall, Places, address

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,6 +17,7 @@ import numpy as np
 
 from fuser import measure, progress, trees
 from fuser.draw import units
+from fuser.record import dataclass
 from fuser.runtime import pool, stopwatch
 from fuser.runtime.arrays import CPU
 

@@ -6,10 +6,10 @@ the cost model, plans and dumps read.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from fuser.order import Order
+from fuser.record import dataclass
 
 ONE_LANE = Order(1)
 CudaKind = Literal["pointwise", "rows", "columns", "split", "scan", "batch"]

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cache
 
 from fuser.errors import ArgumentError
+from fuser.record import dataclass
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,12 @@ argument axis. Size 1 is static (so broadcasting is decided while tracing) and 0
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
 from fuser.errors import ShapeError, Span
 from fuser.hostexpr import Dim, Env, HostExpr, as_dim, wrap
+from fuser.record import dataclass
 
 Shape = tuple[Dim, ...]
 Relation = Literal["==", "!=", ">="]

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from fuser.graph import Graph
 from fuser.quick import Always, Watch
+from fuser.record import dataclass
 from fuser.specs import Spec
 
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from operator import add, floordiv, mul, sub
 from typing import Any
 
 from fuser.dtypes import ALL, COMPLEX, DType, WeakKind
 from fuser.errors import ArgumentError
 from fuser.hostexpr import HostExpr, as_dim, sym
+from fuser.record import dataclass
 from fuser.shapes import Shape, text_of
 
 

@@ -9,7 +9,6 @@ file because the planner asks it (is there a copy?) and the runtime (where are t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -17,6 +16,7 @@ from fuser.graph import Node, ViewAttrs
 from fuser.hostexpr import HostExpr, is_scalar_symbol, lit, wrap
 from fuser.indexmap import Index, coefficient, linear
 from fuser.ranges import positive, simplify
+from fuser.record import dataclass
 from fuser.shapes import Shape
 
 

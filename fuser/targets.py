@@ -12,7 +12,7 @@ import inspect
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from fuser import datagen, specs
 from fuser.compiled import Compiled
 from fuser.errors import ArgumentError, FuserError, NameResolutionError, Span
 from fuser.files import no_file
+from fuser.record import dataclass
 from fuser.runtime import arrays
 from fuser.specs import ArraySpec
 

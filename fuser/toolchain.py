@@ -7,8 +7,9 @@ so that they need import none of those packages.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
+
+from fuser.record import dataclass
 
 if TYPE_CHECKING:
     from fuser.decision import Decision

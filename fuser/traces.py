@@ -6,7 +6,7 @@ In: prepared graphs with their guards, bound calls. Out: `Traced`, `classify` (t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from fuser import keys, shapes
 from fuser.graph import Graph, ReduceAttrs
 from fuser.hostexpr import HostExpr, wrap
 from fuser.keys import LaunchKey, Layout, SizeClass
+from fuser.record import dataclass
 from fuser.runtime.arrays import ArrayInfo, Family, Place, overlaps
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from fuser.hostexpr import Env, HostExpr
+from fuser.record import dataclass
 
 Kind = Literal["leaf", "tuple", "list", "dict", "namedtuple"]
 

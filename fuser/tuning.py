@@ -12,11 +12,12 @@ what the formula's kernels are (their whole text) and the machine's model, so a 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from fuser import measure, progress
 from fuser.draw import units
+from fuser.record import dataclass
 from fuser.runtime import cache
 from fuser.schedule import Schedule
 from fuser.toolchain import Built

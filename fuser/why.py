@@ -6,11 +6,11 @@ In: a plan and two of its nodes. Out: an `Answer` built from the plan's recorded
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fuser.decision import REASONS, Decision
 from fuser.draw import because, facts, text, units
+from fuser.record import dataclass
 
 if TYPE_CHECKING:
     from fuser.graph import Node

@@ -7,10 +7,10 @@ rewrite that breaks a program.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from fuser.graph import Graph, Node, Rewriter
+from fuser.record import dataclass
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ occupancy beside the part that needs most registers, and values that the cache w
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import pairwise
 
 from fuser.decision import Decision, Verdict
@@ -23,6 +23,7 @@ from fuser.passes.legality import Refusal
 from fuser.passes.limits import PARAMETER, Limits
 from fuser.passes.place import full_shape
 from fuser.passes.repair import Unit
+from fuser.record import dataclass
 from fuser.schedule import CudaSchedule
 
 PARTS_LIMIT = 64  # parts of one kernel: each is code of its own

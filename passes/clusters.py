@@ -8,13 +8,14 @@ and looks at no more than `budget` of them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from fuser.graph import ItemAttrs, OpaqueAttrs, ScanAttrs
 from fuser.passes.facts import Facts, is_reduction
 from fuser.passes.legality import Formed
 from fuser.passes.place import full_shape
+from fuser.record import dataclass
 from fuser.shapes import Shape
 
 ClusterKind = Literal["fused", "scan", "library"]

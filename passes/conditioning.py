@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from fuser.dtypes import F32
 from fuser.graph import Graph, Node, PieceAttrs, ReduceAttrs, ScanAttrs, ViewAttrs
 from fuser.hostexpr import sym
 from fuser.indexmap import Index
 from fuser.passes.simplify import literal_of
+from fuser.record import dataclass
 
 INF = math.inf
 FACTORS = 8  # unknown signs in a product that are tracked; a longer product is an unknown sign of its own

@@ -8,7 +8,7 @@ Attainable bandwidth falls when too few rows keep the device busy: a row of a mu
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ from fuser.passes import registers
 from fuser.passes.facts import Facts, is_reduction
 from fuser.passes.legality import Formed, Refusal, examine
 from fuser.ranges import Extents, simplify
+from fuser.record import dataclass
 
 if TYPE_CHECKING:
     from fuser.schedule import Schedule

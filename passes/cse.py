@@ -8,11 +8,11 @@ before: t1 = exp(x); t2 = exp(x); t1 + t2    after: t1 = exp(x); t1 + t1
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from fuser.graph import Graph, Rewriter, reachable
 from fuser.passes.base import Pass
+from fuser.record import dataclass
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,12 @@ before: guard 4*(c // 4)*s == c*s, x: f32[c, s]    after: x: f32[4*(c // 4), s]
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from fuser.graph import Graph
 from fuser.hostexpr import HostExpr, is_scalar_symbol, lit, sym
 from fuser.passes.base import Pass
+from fuser.record import dataclass
 from fuser.rename import substitute_dims
 from fuser.shapes import Guard
 

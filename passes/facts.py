@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from fuser.graph import Graph, ItemAttrs, Node, OpaqueAttrs, ReduceAttrs, ScalarAttrs
 from fuser.hostexpr import Dim, HostExpr
+from fuser.record import dataclass
 from fuser.shapes import Shape
 from fuser.strided import strided
 

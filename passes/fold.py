@@ -8,7 +8,6 @@ before: view(view(x, ($1, $0)), ($1, $0))    after: x
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
 from fuser.graph import Graph, IotaAttrs, Node, PieceAttrs, ViewAttrs
@@ -16,6 +15,7 @@ from fuser.hostexpr import HostExpr, lit
 from fuser.indexmap import Index, IndexMap, Piece, axes, axis, operand
 from fuser.passes.base import LocalRewriter, Pass, finish
 from fuser.ranges import simplify_index
+from fuser.record import dataclass
 from fuser.shapes import Shape
 
 

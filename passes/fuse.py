@@ -8,7 +8,7 @@ order that lets arguments be updated in place where that is safe, names, decisio
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from fuser.decision import Decision
 from fuser.device import Device
@@ -20,6 +20,7 @@ from fuser.passes.facts import Facts
 from fuser.passes.legality import describe, named
 from fuser.passes.limits import Limits
 from fuser.passes.search import Search, Wishes
+from fuser.record import dataclass
 from fuser.runtime.quiet import collection_paused
 
 PATH_BUDGET = 1024  # clusters looked at when asking whether a merge would close a cycle

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from fuser.graph import Graph, Node, OpaqueAttrs, ScanAttrs
 from fuser.group import Group, Reducer, Space, Stage, Store
@@ -22,6 +22,7 @@ from fuser.passes.facts import Facts, is_reduction
 from fuser.passes.place import Placement, Spot, aligned_spot, full_shape, known_spot, natural_spot, space_of
 from fuser.passes.walk import TooMany, Walk, Walker
 from fuser.ranges import Extents
+from fuser.record import dataclass
 from fuser.shapes import numel
 
 WALK_BUDGET = (

@@ -7,7 +7,6 @@ before: loop(n, 0, x) {state 1 of 2; ...}, state 0 unused    after: loop(n, x) {
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from fuser.dtypes import F32, DType
@@ -17,6 +16,7 @@ from fuser.passes.base import Pass
 from fuser.passes.cse import Share
 from fuser.passes.simplify import Simplify
 from fuser.passes.variants import Variants
+from fuser.record import dataclass
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ before: softmax(x)    after: max_sumexp, subtract, exp, divide ... as the compos
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from fuser.errors import InternalError
@@ -14,6 +13,7 @@ from fuser.graph import CompositeAttrs, Graph, Node
 from fuser.optable import table
 from fuser.optable.base import Composite
 from fuser.passes.base import LocalRewriter, Pass, finish
+from fuser.record import dataclass
 
 DEPTH = 16  # composites may lower to composites, this many deep
 

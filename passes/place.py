@@ -8,7 +8,6 @@ read it, reductions' results first; the index of an operand of the same shape; a
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from fuser.graph import Node, ReduceAttrs, ScanAttrs
 from fuser.group import Space
@@ -17,6 +16,7 @@ from fuser.indexmap import Index, axes, coefficient, linear, reshape
 from fuser.passes.facts import Facts, base_of, is_reduction
 from fuser.passes.walk import Walk, Walker
 from fuser.ranges import ONE, ZERO, simplify, simplify_index
+from fuser.record import dataclass
 from fuser.shapes import Shape, numel
 
 TRIES = 8  # shared values that are tried for aligning a store before its own shape decides

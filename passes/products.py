@@ -6,12 +6,12 @@ before: %2 = matmul(%0, %1); %3 = view(%2) {($1, $0)}       after: %5 = matmul(v
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from fuser.graph import Graph, Node, ViewAttrs
 from fuser.indexmap import transpose
 from fuser.passes.base import LocalRewriter, Pass, finish
+from fuser.record import dataclass
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ one that stores exp(x) and one that reads it 4.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from fuser.decision import Decision
 from fuser.device import Device
@@ -19,6 +19,7 @@ from fuser.passes.facts import Facts, base_of, is_reduction
 from fuser.passes.legality import Formed, Refusal, examine
 from fuser.passes.limits import Limits
 from fuser.passes.search import Search
+from fuser.record import dataclass
 
 CONE_LIMIT = 24  # operators that are copied at most
 READERS_LIMIT = 8  # kernels that a value is copied into at most

@@ -8,12 +8,12 @@ before: x[...] = y; y[...] = x    after: both old values are copied (an identity
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from fuser.graph import Graph, InputAttrs, Node, Rewriter, ViewAttrs
 from fuser.indexmap import identity
 from fuser.passes.base import Pass
+from fuser.record import dataclass
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator, Set
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
@@ -22,6 +21,7 @@ from fuser.passes.facts import is_reduction
 from fuser.passes.legality import Formed, Refusal, examine
 from fuser.passes.limits import Limits
 from fuser.passes.place import split_axes
+from fuser.record import dataclass
 
 RETRIES = 6  # times a pair that was refused for its surroundings is looked at again
 RETRIED = ("cycle", "budget", "space")  # refusals that a merge with a third cluster can lift

@@ -8,12 +8,12 @@ before: cast(cast(x: i8, i32), i64)    after: cast(x: i8, i64)
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from fuser.dtypes import BOOL, F32, F64, DType
 from fuser.graph import Graph, Node, RoundAttrs, ScalarAttrs
 from fuser.passes.base import LocalRewriter, Pass, finish
+from fuser.record import dataclass
 
 NEUTRAL_RIGHT = {"add": 0, "subtract": 0, "multiply": 1, "bitwise_or": 0, "bitwise_xor": 0}
 NEUTRAL_LEFT = {"add": 0, "multiply": 1, "bitwise_or": 0, "bitwise_xor": 0}

@@ -9,7 +9,6 @@ before: multiply(z: c64, w: c64)    after: complex(subtract(multiply(real(z), re
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from fuser.construct import elementwise as ew
@@ -23,6 +22,7 @@ from fuser.optable import table
 from fuser.optable.base import S, ScalarOp
 from fuser.optable.complexes import Z
 from fuser.passes.base import Pass
+from fuser.record import dataclass
 
 STORED = frozenset({"input", "complex", "real", "imag"})  # what may give or take a complex value as it is
 

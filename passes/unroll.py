@@ -9,7 +9,6 @@ before: sum(x: f32[n, 3]) {1}    after: add(add(x[:, 0], x[:, 1]), x[:, 2])
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
@@ -20,6 +19,7 @@ from fuser.indexmap import IndexMap, axis, unravel
 from fuser.optable import table
 from fuser.optable.base import S
 from fuser.passes.base import LocalRewriter, Pass, finish
+from fuser.record import dataclass
 from fuser.shapes import Shape
 
 LONGEST = 8

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
 import numpy as np
@@ -28,6 +28,7 @@ from fuser.optable.base import ScalarOp
 from fuser.passes.base import Pass
 from fuser.passes.conditioning import GROWTH, INF, Conditioning
 from fuser.passes.simplify import literal_of
+from fuser.record import dataclass
 
 # 1/16 of the last place of a half type, relative to the largest value that has such a place: 2^-8 and 2^-11 before it.
 TOLERANCE = {BF16: 2.0**-12, F16: 2.0**-15}

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from fuser.graph import ItemAttrs, Node, PieceAttrs, ReduceAttrs, ViewAttrs
 from fuser.hostexpr import HostExpr, sym
 from fuser.indexmap import Index
 from fuser.passes.facts import Facts
 from fuser.ranges import ZERO, Extents, simplify_index
+from fuser.record import dataclass
 
 Root = tuple[Node, Index]
 

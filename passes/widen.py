@@ -10,7 +10,6 @@ before: add(x: bf16, y: bf16)    after: cast(add(cast(x, f32), cast(y, f32)), bf
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -24,6 +23,7 @@ from fuser.optable.base import ScalarOp
 from fuser.passes.base import Pass
 from fuser.passes.loops import widened
 from fuser.passes.simplify import literal_of
+from fuser.record import dataclass
 
 Rounding = Literal["graph", "each-op"]
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from fuser.errors import DeviceError, InternalError
+from fuser.record import dataclass
 
 INSTALL = "pip install 'fuser-compiler[cuda13]'   (without a GPU: cupy-cuda13x and nvidia-cuda-nvrtc suffice)"
 QUOTED_LINES = 12  # of the compiler's log, and of source around its first complaint

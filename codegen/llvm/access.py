@@ -9,7 +9,6 @@ false: a scalar load then reads a zero of the stack instead.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from llvmlite import ir
@@ -19,6 +18,7 @@ from fuser.codegen.llvm.spell import intrinsic
 from fuser.codegen.llvm.vector import Lanes, Linear, Uniform, Value, constant_int
 from fuser.dtypes import BOOL, DType
 from fuser.errors import InternalError
+from fuser.record import dataclass
 
 
 @dataclass(frozen=True)

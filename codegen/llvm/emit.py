@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from llvmlite import ir
@@ -47,6 +46,7 @@ from fuser.dtypes import BOOL, I64, U64
 from fuser.errors import InternalError
 from fuser.optable import table
 from fuser.optable.base import Convert, Join, Part, pick
+from fuser.record import dataclass
 
 UNROLLED = 8  # vector rounds of a loop with a known trip count that are written out
 

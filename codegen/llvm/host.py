@@ -10,9 +10,10 @@ import ctypes
 import os
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
+
+from fuser.record import dataclass
 
 # 512-bit registers exist here, but using them lowers the clock; LLVM's own tuning prefers 256 bits as well.
 _NARROW_AVX512 = frozenset(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import os
 import threading
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache, cached_property
 from typing import Any
 
@@ -21,6 +21,7 @@ from fuser.codegen.llvm.emit import emit
 from fuser.codegen.llvm.host import Host, host, target_machine
 from fuser.codegen.loops import Kernel
 from fuser.errors import InternalError
+from fuser.record import dataclass
 
 _lock = threading.Lock()  # one compilation at a time: LLVM's global context is shared
 _serial = itertools.count()

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from llvmlite import ir
 
 from fuser.codegen.llvm import irtypes as types
+from fuser.record import dataclass
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ and around operators that ptxas calls as functions.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
 from fuser.codegen import loops
@@ -18,6 +18,7 @@ from fuser.codegen.registers.values import Values, words
 from fuser.dtypes import BOOL
 from fuser.optable import table
 from fuser.optable.base import Cost
+from fuser.record import dataclass
 
 # Latencies in cycles, as a scheduler takes them (arithmetic of 32 and 64 bits, special functions, loads); only their
 # proportions matter.

@@ -8,7 +8,6 @@ index, lanes combine pairwise from the low bits, then segments do.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 from fuser.codegen.builder import KernelBuilder
@@ -18,6 +17,7 @@ from fuser.dtypes import BOOL, I64, DType
 from fuser.graph import Graph
 from fuser.optable import table
 from fuser.optable.base import Emit, Reduction, S, Scan
+from fuser.record import dataclass
 
 State = tuple[Operand, ...]
 

@@ -7,10 +7,10 @@ hope: an unproven access is made lane by lane, which costs speed and nothing els
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from fuser.hostexpr import HostExpr, lit, sym, terms
 from fuser.indexmap import coefficient
+from fuser.record import dataclass
 
 KNOWN_MULTIPLE = 16  # what the size class promises of a dim in `multiples`, in elements
 

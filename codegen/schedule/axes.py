@@ -7,10 +7,10 @@ that expresses the old variables by the new ones. Its own file because both targ
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from fuser.hostexpr import HostExpr, lit, sym
 from fuser.indexmap import Index, unravel
+from fuser.record import dataclass
 from fuser.shapes import Shape
 
 

@@ -8,7 +8,7 @@ nor vectors, so that the schedules of both targets start from it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 from fuser.codegen.evaluate import Tracer
@@ -21,6 +21,7 @@ from fuser.group import Group, Reducer, Stage, Store
 from fuser.hostexpr import Dim, HostExpr, lit, sym
 from fuser.indexmap import Index, contiguous_strides, offset
 from fuser.keys import Layout, stride_symbol
+from fuser.record import dataclass
 
 Layouts = Sequence[Layout]  # one an argument of the graph
 PassKey = Callable[[Node], object]  # reducers with equal keys may share a loop

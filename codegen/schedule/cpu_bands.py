@@ -9,8 +9,6 @@ An operand that is contiguous across rows (a transposed one) is read block by bl
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from fuser.codegen.evaluate import mask_operand
 from fuser.codegen.indices import IndexEmitter
 from fuser.codegen.loops import Operand
@@ -21,6 +19,7 @@ from fuser.codegen.schedule.cpu_rows import BLOCK, Rows
 from fuser.codegen.schedule.cpu_state import Folds, Stack, levels_of, places, rows_of
 from fuser.codegen.schedule.cpu_sweep import Results, Staged, Walk, crossing
 from fuser.hostexpr import HostExpr, lit
+from fuser.record import dataclass
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ loaded and stored once for all of them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from fuser.codegen.indices import IndexEmitter
 from fuser.codegen.loops import Operand
@@ -21,6 +20,7 @@ from fuser.codegen.schedule.frame import Frame
 from fuser.graph import Graph
 from fuser.hostexpr import HostExpr, lit
 from fuser.order import Order
+from fuser.record import dataclass
 
 ROWS_AT_ONCE = 8
 WRITTEN = (

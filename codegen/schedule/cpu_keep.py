@@ -9,10 +9,11 @@ way, so this is a choice of speed alone.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from fuser.codegen.program import Apply, Program, Select, Step, instructions, operands
 from fuser.codegen.schedule.body import Body
+from fuser.record import dataclass
 
 WORTH = 8.0  # instructions a kept value must save
 ROOM = 1 << 18  # bytes of kept values a row: they are to stay in L2, and they live on a thread's stack

@@ -7,7 +7,6 @@ iteration space. Its own file because a group may become several kernels over th
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from fuser.codegen.indices import IndexEmitter
 from fuser.codegen.loops import Kernel, Launch, Operand
@@ -21,6 +20,7 @@ from fuser.graph import Graph
 from fuser.group import Group
 from fuser.hostexpr import HostExpr, lit
 from fuser.order import AxisKind, Order, order
+from fuser.record import dataclass
 from fuser.schedule import CpuSchedule
 
 NO_AXIS = Axis("p", lit(1))  # what a 0-d value iterates over

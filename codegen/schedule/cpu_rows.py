@@ -9,7 +9,7 @@ axis ("runs"), so that every vector is contiguous; an element's lane does not de
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from fuser.codegen.indices import IndexEmitter
 from fuser.codegen.loops import Operand
@@ -23,6 +23,7 @@ from fuser.codegen.schedule.pieces import cut
 from fuser.graph import Graph
 from fuser.hostexpr import HostExpr, lit
 from fuser.order import Order
+from fuser.record import dataclass
 
 BLOCK = 128  # elements of a row that a band takes together where an operand is read across rows
 Visit = Callable[[IndexEmitter, Operand, Operand, "Operand | None"], None]  # (indices, i, lane, guard)

@@ -9,7 +9,6 @@ that `fuser.order` fixes without keeping every share.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from fuser.codegen.builder import KernelBuilder
 from fuser.codegen.loops import Operand
@@ -20,6 +19,7 @@ from fuser.graph import Graph
 from fuser.hostexpr import HostExpr
 from fuser.optable import table
 from fuser.optable.base import Reduction, S
+from fuser.record import dataclass
 
 Each = Callable[[Callable[[Operand], None]], None]  # runs what it is given for every place of an array
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from fuser.codegen.evaluate import Lane, Loader
 from fuser.codegen.indices import GATHERED, IndexEmitter, Ranges
@@ -23,6 +23,7 @@ from fuser.codegen.schedule.frame import Frame
 from fuser.dtypes import BOOL, I64
 from fuser.hostexpr import HostExpr, lit, sym
 from fuser.indexmap import coefficient
+from fuser.record import dataclass
 
 Values = dict[int, Operand]
 Results = Mapping[tuple[int, int], Operand]

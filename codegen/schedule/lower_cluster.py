@@ -10,7 +10,6 @@ first-level cache of weights. Needs sm_90.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from fuser.codegen.builder import KernelBuilder
 from fuser.codegen.loops import ClusterArrive, ClusterWait, Mailbox, Operand, Receive
@@ -20,6 +19,7 @@ from fuser.codegen.schedule.frame import Frame
 from fuser.codegen.schedule.lower_reduce import Totals
 from fuser.codegen.schedule.lower_resident import ResidentStages
 from fuser.dtypes import I32, DType
+from fuser.record import dataclass
 
 LEAST_MAIL = 4  # bytes of a value on its way; narrower ones travel as i32
 

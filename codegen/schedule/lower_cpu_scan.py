@@ -6,8 +6,6 @@ reversed), so neither threads nor vectors can change a result.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from fuser.codegen.indices import IndexEmitter
 from fuser.codegen.loops import Kernel, Operand
 from fuser.codegen.schedule.axes import count
@@ -22,6 +20,7 @@ from fuser.group import Group
 from fuser.hostexpr import lit
 from fuser.optable import table
 from fuser.optable.base import Scan
+from fuser.record import dataclass
 from fuser.schedule import CpuSchedule
 
 

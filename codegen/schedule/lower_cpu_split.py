@@ -9,7 +9,6 @@ results stay in workspaces. The tree of shares is the one `fuser.order` fixes, s
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from fuser.codegen.loops import Kernel, Operand
 from fuser.codegen.program import Program, Result
@@ -23,6 +22,7 @@ from fuser.codegen.schedule.frame import Frame
 from fuser.codegen.schedule.lower_cpu_fused import band_of, tile_columns
 from fuser.dtypes import DType
 from fuser.hostexpr import HostExpr, lit
+from fuser.record import dataclass
 
 CHUNK = 8192  # elements an iteration of a kernel that stores along the reduced axes
 FEW_ROWS = 8  # reduced rows an iteration of such a kernel over columns

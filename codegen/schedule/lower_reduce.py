@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from fuser.codegen.evaluate import Lane
 from fuser.codegen.indices import IndexEmitter
@@ -22,6 +22,7 @@ from fuser.codegen.schedule.frame import Frame
 from fuser.codegen.schedule.geometry import ColumnTeams, Geometry, RowTeams
 from fuser.codegen.schedule.tile import Loads, Tile, Values
 from fuser.dtypes import I64
+from fuser.record import dataclass
 from fuser.schedule import CudaSchedule
 
 Totals = list[tuple[Fold, list[State]]]  # each fold's state a result lane

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from fuser.codegen.indices import IndexEmitter
 from fuser.codegen.loops import Kernel, Launch, Operand, Var
@@ -21,6 +21,7 @@ from fuser.codegen.schedule.geometry import RowTeams
 from fuser.codegen.schedule.lower_reduce import Pass, Stages, Totals
 from fuser.codegen.schedule.reuse import Reuse, StageReuse, plan
 from fuser.codegen.schedule.tile import Tile, Values
+from fuser.record import dataclass
 from fuser.schedule import CudaSchedule
 
 FRESH_BYTES = 64  # of loads that a thread has on their way in a stage after the first

@@ -10,7 +10,6 @@ So the order depends on the length alone, and no value depends on which block wa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from fuser.codegen.loops import Kernel, Launch, Operand, flag_words
 from fuser.codegen.schedule.accumulate import State
@@ -20,6 +19,7 @@ from fuser.codegen.schedule.geometry import RowTeams
 from fuser.codegen.schedule.lower_scan import WARP, Item, RowScan
 from fuser.dtypes import BOOL, I32, I64
 from fuser.hostexpr import HostExpr, call
+from fuser.record import dataclass
 from fuser.schedule import CudaSchedule
 
 AT_ONCE = 4  # sub-tiles whose loads a thread has on the way together

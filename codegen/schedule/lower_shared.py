@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 
 from fuser.codegen.loops import Kernel, Launch, Operand
 from fuser.codegen.schedule.body import Body, StageBody
@@ -20,6 +19,7 @@ from fuser.codegen.schedule.lower_cluster import ClusterStages, open_exchanges
 from fuser.codegen.schedule.lower_reduce import Pass
 from fuser.codegen.schedule.lower_resident import Slot, write_stages
 from fuser.codegen.schedule.parking import Key, copied, parking
+from fuser.record import dataclass
 from fuser.schedule import CudaSchedule
 
 

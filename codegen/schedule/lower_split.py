@@ -8,7 +8,6 @@ of them and folds them pairwise in segment order, so which block comes last chan
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from fuser.codegen.loops import Kernel, Launch, Operand
 from fuser.codegen.schedule.accumulate import Carry, Fold, State, folds_of
@@ -17,6 +16,7 @@ from fuser.codegen.schedule.frame import Frame
 from fuser.codegen.schedule.geometry import ColumnTeams, RowTeams
 from fuser.codegen.schedule.lower_reduce import Stages, Totals
 from fuser.dtypes import BOOL, I32
+from fuser.record import dataclass
 from fuser.schedule import CudaSchedule
 
 AT_ONCE = 8  # partials that a thread of the last block has on the way together

@@ -9,7 +9,7 @@ needed: the shifted reads of a row are parts of the same vectors, and the row be
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from fuser.codegen.indices import GATHERED, IndexEmitter, TileLane
 from fuser.codegen.loops import Kernel, Launch, Operand
@@ -21,6 +21,7 @@ from fuser.codegen.schedule.geometry import bind_axes
 from fuser.codegen.schedule.tile import Tile, Values
 from fuser.dtypes import BOOL, U32, U64
 from fuser.hostexpr import HostExpr, call, lit, sym, terms
+from fuser.record import dataclass
 from fuser.schedule import CudaSchedule
 
 NEIGHBOURS = 3  # places at which a stencil reads an array, at least

@@ -8,7 +8,6 @@ read across; the rest is loaded as in any pointwise kernel. Global accesses are 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from fuser.codegen.indices import GATHERED, IndexEmitter
 from fuser.codegen.loops import Kernel, Launch, Operand
@@ -20,6 +19,7 @@ from fuser.codegen.schedule.frame import Frame
 from fuser.codegen.schedule.geometry import bind_axes
 from fuser.codegen.schedule.tile import Tile, Values
 from fuser.hostexpr import call
+from fuser.record import dataclass
 from fuser.schedule import CudaSchedule
 
 PAD = 1  # elements between the rows of a parked tile: columns then lie in different banks

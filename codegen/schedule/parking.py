@@ -6,8 +6,6 @@ cluster, blocks an SM, slots in flight). Its own file because the chooser and th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from fuser.codegen.program import Fetch
 from fuser.codegen.schedule.alignment import Alignment
 from fuser.codegen.schedule.body import Body
@@ -15,6 +13,7 @@ from fuser.codegen.schedule.lower_resident import reuse_of
 from fuser.device import Device
 from fuser.dtypes import DType
 from fuser.order import Order
+from fuser.record import dataclass
 
 Key = Fetch | int  # a load, or the number of a kept value
 LEAST_COPY = 4  # bytes of an asynchronous copy

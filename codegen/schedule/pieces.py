@@ -8,13 +8,14 @@ read at `r // s` along its rows: piece by piece that is one number, element by e
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from fuser.codegen.indices import Ranges
 from fuser.codegen.schedule.axes import Axis
 from fuser.codegen.schedule.body import Body, StageBody, map_stage
 from fuser.hostexpr import HostExpr, lit, split_multiple
 from fuser.ranges import digit_of
+from fuser.record import dataclass
 
 SHORT = 16  # elements: a loop over fewer costs more than their divisions
 

@@ -12,10 +12,11 @@ values (measured: softmax of 16384 bf16 runs at 97% of copy with `exp.fast` comp
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from fuser.codegen.indices import GATHERED
 from fuser.codegen.program import Apply, Fetch, Program, Result, Select, Step, instructions, operands
+from fuser.record import dataclass
 
 KEEP_COST = 10  # instructions from which a value is kept although its raw elements are narrower
 

@@ -8,7 +8,6 @@ for every CUDA schedule.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 from fuser.codegen.evaluate import Lane, Results, mask_operand
@@ -18,6 +17,7 @@ from fuser.codegen.program import Fetch, Program
 from fuser.codegen.schedule.body import StoreSite
 from fuser.codegen.schedule.frame import Frame
 from fuser.hostexpr import HostExpr
+from fuser.record import dataclass
 
 Loads = Mapping[int, Sequence[Operand]]  # hoisted loads: step -> one operand a lane
 Lanes = Sequence[IndexEmitter]  # loop variables of every lane

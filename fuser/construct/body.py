@@ -9,7 +9,7 @@ here.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from fuser.construct import elementwise, views
 from fuser.construct.common import same_shape
@@ -20,6 +20,7 @@ from fuser.hostexpr import HostExpr, is_scalar_symbol
 from fuser.loopbody import BodyStep, LoopAttrs, LoopValueAttrs
 from fuser.optable import table
 from fuser.optable.base import Composite, ScalarOp
+from fuser.record import dataclass
 from fuser.shapes import Shape, text_of
 
 _KINDS: dict[str, DType] = {"int": I64, "float": F64, "bool": BOOL}

@@ -7,13 +7,13 @@ formula of an activation reads the same as that of a scalar row.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from fuser.construct import elementwise as ew
 from fuser.dtypes import DType
 from fuser.graph import Builder, Node
 from fuser.optable.base import S
+from fuser.record import dataclass
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ length static, and then everything is clamped exactly as NumPy clamps.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from fuser.errors import IndexingError, UnsupportedError
 from fuser.graph import Builder, Node
 from fuser.hostexpr import Dim, HostExpr, as_dim, call, is_scalar_symbol, wrap
 from fuser.indexmap import bounds
+from fuser.record import dataclass
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ they compute without those is computed once, outside the loop.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from fuser.graph import Builder, Node
 from fuser.hostcomplex import HostComplex
 from fuser.hostexpr import HostExpr, lit, sym, wrap
 from fuser.loopbody import LoopAttrs, LoopValueAttrs
+from fuser.record import dataclass
 from fuser.shapes import Shape, text_of
 
 UNKNOWN = 1 << 64  # stands for a count that only the call knows

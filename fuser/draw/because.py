@@ -8,12 +8,12 @@ edges of a plan it is the bytes of the unfused program less those of the plan.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from fuser import accounting
 from fuser.graph import Node, ReduceAttrs
 from fuser.group import Group
+from fuser.record import dataclass
 
 if TYPE_CHECKING:
     from fuser.plan import Plan

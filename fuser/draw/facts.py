@@ -7,7 +7,6 @@ twice, temporaries). What fusing saved is in `because`, what one kernel does in 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fuser import accounting
@@ -15,6 +14,7 @@ from fuser.decision import Decision
 from fuser.draw.because import stages_of
 from fuser.graph import InputAttrs, IotaAttrs, ItemAttrs, Node, ReduceAttrs, RoundAttrs, ScalarAttrs, ScanAttrs
 from fuser.loopbody import LoopAttrs
+from fuser.record import dataclass
 from fuser.shapes import text_of
 
 if TYPE_CHECKING:

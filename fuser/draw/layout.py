@@ -7,8 +7,10 @@ whole extent. Its own file because grandalf is untyped, places centres, and lays
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeVar
+
+from fuser.record import dataclass
 
 Key = TypeVar("Key", bound=Hashable)
 Point = tuple[float, float]

@@ -8,13 +8,13 @@ a kernel reads enters at a *port* on its upper edge, so that one line is one rea
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fuser import accounting
 from fuser.draw import because, facts, layout, units
 from fuser.draw.layout import Point
 from fuser.graph import Node
+from fuser.record import dataclass
 
 if TYPE_CHECKING:
     from fuser.plan import Plan

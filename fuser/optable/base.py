@@ -12,7 +12,7 @@ maximum, or a polynomial for `exp` are stated once and run on every backend, in 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any  # Union where a name is not defined yet
 
 from fuser.dtypes import DType, WeakKind
@@ -20,6 +20,7 @@ from fuser.optable.handle import Emit as Emit
 from fuser.optable.handle import Knowing as Knowing
 from fuser.optable.handle import Number as Number
 from fuser.optable.handle import S as S
+from fuser.record import dataclass
 
 if TYPE_CHECKING:
     from fuser.graph import Node

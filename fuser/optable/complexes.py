@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -21,6 +20,7 @@ import numpy as np
 from fuser.dtypes import BOOL, F64, DType
 from fuser.optable.base import Cost, Join, Names, Pairs, Part, S, ScalarOp, Table
 from fuser.optable.rules import complex_rule, joined, numpy_rule, parts_of
+from fuser.record import dataclass
 
 Array = np.ndarray[Any, Any]
 T = TypeVar("T")

@@ -9,7 +9,6 @@ table itself must not run anything.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +16,7 @@ import numpy as np
 from fuser.dtypes import F32, I64, DType, find
 from fuser.optable.base import Reduction, S, ScalarOp
 from fuser.optable.casts import cast_array
+from fuser.record import dataclass
 
 if TYPE_CHECKING:
     from fuser.optable.base import Table

@@ -7,10 +7,10 @@ through the table's rows. Its own file because it knows dtypes and names of oper
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, Union, runtime_checkable  # Union where a name is not defined yet
 
 from fuser.dtypes import DType
+from fuser.record import dataclass
 
 
 class Emit(Protocol):

@@ -7,7 +7,8 @@ block. Its own file because the binder lays out real calls with it and plans tel
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from fuser.record import dataclass
 
 ALIGNMENT = 256  # of every temporary: what CUDA's allocator gives, and more than any vector needs
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 from fuser import dtypes
 from fuser.dtypes import DType
 from fuser.errors import DTypeError, GradientError, UnsupportedError
+from fuser.record import dataclass
 from fuser.runtime import foreign
 
 Family = str  # "numpy", "cupy", "torch", or "foreign:" and a library's name

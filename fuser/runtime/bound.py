@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from fuser import shapes
 from fuser.dtypes import DType
 from fuser.graph import Graph, InputAttrs, Node
 from fuser.hostexpr import HostExpr, is_scalar_symbol, wrap
+from fuser.record import dataclass
 from fuser.runtime import values
 from fuser.runtime.arena import ALIGNMENT, Life, place
 from fuser.runtime.library import View, view_of

@@ -20,11 +20,12 @@ import stat
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from fuser.record import dataclass
 from fuser.settings import settings
 
 MAGIC = b"fuser cache 1\n"

@@ -8,12 +8,12 @@ touches no GPU.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from fuser.dtypes import BF16, F16, F32, F64, DType
+from fuser.record import dataclass
 from fuser.runtime.library import layout
 
 # cudaDataType_t, cublasComputeType_t (cublas_api.h) and the dtype of alpha and beta, by the matrices' dtype.

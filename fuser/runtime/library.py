@@ -8,7 +8,6 @@ cuBLAS directly, because CuPy's `matmul` knows no bf16 and copies the views of a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy as np
 from fuser.dtypes import BF16, F16, F32, F64, DType
 from fuser.errors import UnsupportedError
 from fuser.graph import Node
+from fuser.record import dataclass
 from fuser.runtime.arrays import Place
 from fuser.strided import Strided
 

@@ -8,13 +8,13 @@ sources and the kind of machine are all that it depends on.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import llvmlite
 import llvmlite.binding as llvm
 
+from fuser.record import dataclass
 from fuser.runtime import cache
 
 

@@ -14,12 +14,13 @@ import ctypes
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from fuser.record import dataclass
 from fuser.runtime import native_words as w
 from fuser.runtime import pool
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from fuser.record import dataclass
 from fuser.runtime import native_entry
 from fuser.runtime import native_launch as w
 

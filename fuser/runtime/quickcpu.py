@@ -9,12 +9,12 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from fuser.graph import Graph, InputAttrs
+from fuser.record import dataclass
 from fuser.runtime import bound, cpu
 from fuser.runtime.bound import BoundProgram, Launch
 from fuser.runtime.memory import empty

@@ -12,8 +12,6 @@ and fits the short ones again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from fuser.dtypes import F32
 from fuser.optable.base import S
 from fuser.optable.mathlib.parts import (
@@ -27,6 +25,7 @@ from fuser.optable.mathlib.parts import (
     magnitude,
     power_of_two,
 )
+from fuser.record import dataclass
 
 LOG2E = 1.4426950408889634
 # 2*exp(r) = 2 + 2r + r^2*(c0 + c1 r + ...) on |r| <= 0.3476: errors 2^-28.2 and 2^-57.1.

@@ -8,11 +8,11 @@ floats (AVX2 has neither); adding 1.5 * 2**mantissa puts a small whole number in
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from fuser.dtypes import F32, I32, I64, U32, U64, DType
 from fuser.optable.base import Number, S
+from fuser.record import dataclass
 
 Coefficients = tuple[float, ...]
 
