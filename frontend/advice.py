@@ -6,8 +6,6 @@ a table of advice that grows with what users try.
 
 from __future__ import annotations
 
-import difflib
-
 from fuser.optable import table
 
 _SHAPE = "the result's shape depends on data"
@@ -78,6 +76,8 @@ def unsupported(name: str) -> str:
     for key in (name, plain, plain.partition(".")[0]):
         if key in WAYS:
             return WAYS[key]
+    import difflib
+
     near = difflib.get_close_matches(plain.rpartition(".")[2], table().names("numpy"), 1, 0.87)
     return f"nearest: np.{near[0]}" if near else "nothing near; call it outside"
 
@@ -87,5 +87,7 @@ def unsupported_torch(name: str) -> str:
     plain = name.rstrip("_")
     if plain in WAYS:
         return WAYS[plain]
+    import difflib
+
     near = difflib.get_close_matches(plain, table().names("torch"), 1, 0.8)
     return f"nearest: torch.{near[0]}" if near else "nothing near; call it outside"

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from difflib import get_close_matches
 from functools import cache
 from typing import Literal
 
@@ -141,6 +140,8 @@ def find(name: str) -> Device:
         older = [d for d in _MODELS.values() if int(d.name[3:]) <= int(spelled[3:])]
         if older and int(spelled[3:]) < 130:
             return replace(older[-1], name=spelled)
+    from difflib import get_close_matches
+
     near = get_close_matches(spelled, names(), 1)
     hint = [f"did you mean {near[0]}?"] if near else [f"known: {', '.join(names())}"]
     raise DeviceError(f'device "{name}" is not known', "unknown-device", notes=hint)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
-import ml_dtypes
 import numpy as np
 
 from fuser.record import dataclass
@@ -75,7 +74,12 @@ class DType:
     @property
     def numpy(self) -> np.dtype[Any]:
         """The NumPy dtype with the same bits (ml_dtypes for bf16)."""
-        return _NUMPY[self.name]
+        return _bfloat16() if self.name == "bf16" else _NUMPY[self.name]
+
+    @property
+    def long_name(self) -> str:
+        """NumPy's name, without asking NumPy for its dtype."""
+        return "bfloat16" if self.name == "bf16" else str(_NUMPY[self.name])
 
     def __str__(self) -> str:
         return self.name
@@ -100,17 +104,25 @@ _NUMPY: dict[str, np.dtype[Any]] = {
     **{f"i{n}": np.dtype(f"int{n}") for n in (8, 16, 32, 64)},
     **{f"u{n}": np.dtype(f"uint{n}") for n in (8, 16, 32, 64)},
     **{f"f{n}": np.dtype(f"float{n}") for n in (16, 32, 64)},
-    "bf16": np.dtype(ml_dtypes.bfloat16),
     "c64": np.dtype(np.complex64),
     "c128": np.dtype(np.complex128),
 }
-_BY_NUMPY = {d: t for t in (*ALL, *COMPLEX) for d in [_NUMPY[t.name]]}
+_BY_NUMPY = {_NUMPY[t.name]: t for t in (*ALL, *COMPLEX) if t is not BF16}
 _BY_NAME = {t.name: t for t in (*ALL, *COMPLEX)}
-_LONG_NAMES = {str(_NUMPY[t.name]): t for t in (*ALL, *COMPLEX)} | {
-    "bfloat16": BF16,
+_LONG_NAMES = {t.long_name: t for t in (*ALL, *COMPLEX)} | {
     "float": F64,
     "int": I64,
 }
+
+
+@cache
+def _bfloat16() -> np.dtype[Any]:
+    """bf16 in NumPy, imported by the first program that has it."""
+    import ml_dtypes
+
+    found: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+    return found
+
 
 # Weak Python scalars: the kind that an operator result takes when the scalar's kind is the higher one.
 _WEAK_DEFAULT: dict[WeakKind, DType] = {"bool": BOOL, "int": I64, "float": F64, "complex": C128}
@@ -129,7 +141,8 @@ def find(spelling: object) -> DType | None:
         dtype = np.dtype(spelling)  # type: ignore[call-overload]
     except (TypeError, ValueError):
         return None
-    return _BY_NUMPY.get(dtype.newbyteorder("="))
+    known = _BY_NUMPY.get(dtype.newbyteorder("="))
+    return BF16 if known is None and dtype.name == "bfloat16" else known
 
 
 def weak_kind(value: object) -> WeakKind | None:

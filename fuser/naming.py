@@ -7,7 +7,6 @@ value (a view, a rounding, the cast of a half-precision input) and has no name o
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
@@ -94,6 +93,8 @@ class Names:
     def near(self, spelling: str | int) -> list[str]:
         """A hint line with the closest names, or the first of all when nothing is close."""
         known = sorted({self._by_id[n.id] for n in self.graph.nodes if not isinstance(n.attrs, ScalarAttrs)})
+        import difflib
+
         close = difflib.get_close_matches(str(spelling), known, 3)
         if close:
             return ["did you mean " + ", ".join(f"`{c}`" for c in close) + "?"]

@@ -4,16 +4,18 @@ In: a class with annotated fields. Out: the same class with the methods of a dat
 of `dataclasses` work on it. Its own file because it is about the time to the first answer: fuser defines some three
 hundred records, and the standard decorator compiles six functions of source text for each, more than a hundred
 milliseconds in all. Here methods that need no text close over the names of the fields, and the constructor, which
-does, is compiled when the first instance is made; most records of a process never have one.
+does, is compiled once a process has made several instances; most records never get there.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from reprlib import recursive_repr
 from typing import TYPE_CHECKING, Any
+
+MANY = 8  # instances made without a compiled constructor: compiling one (90 us) takes as long as some 50 calls of it
 
 if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass
@@ -29,7 +31,7 @@ def _record(cls: type, *, frozen: bool = False, eq: bool = True, kw_only: bool =
         cls.__doc__ = cls.__name__  # or the standard library works out a signature for it
     cls = dataclasses.dataclass(init=False, repr=False, eq=False, kw_only=kw_only, slots=slots)(cls)
     fields = dataclasses.fields(cls)
-    _add(cls, "__init__", _first_call(cls, frozen))
+    _add(cls, "__init__", _first_calls(cls, frozen))
     _add(cls, "__repr__", _repr([f.name for f in fields if f.repr]))
     if frozen:
         names = frozenset(f.name for f in fields)
@@ -107,15 +109,45 @@ def _refusal(cls: type, method: str, what: str, names: frozenset[str]) -> Callab
     return refuse
 
 
-def _first_call(cls: type, frozen: bool) -> Callable[..., None]:
-    """`__init__` until there is an instance. Threads that meet here replace it by equal functions."""
+def _first_calls(cls: type, frozen: bool) -> Callable[..., None]:
+    """`__init__` of the first instances. It binds simple calls by itself, and gives way to the compiled constructor
+    where instances are many or a call is not simple. Threads that meet here replace it by equal functions."""
+    fields = {f.name: f for f in dataclasses.fields(cls)}
+    simple = all(f.init and not f.kw_only for f in fields.values()) and not hasattr(cls, "__post_init__")
+    left = MANY if simple else 0
+    set_field: Callable[[Any, str, Any], None] = object.__setattr__ if frozen else setattr
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        made = _constructor(cls, frozen)
-        cls.__init__ = made  # type: ignore[misc]
-        made(self, *args, **kwargs)
+        nonlocal left
+        left -= 1
+        values = _bind(fields, args, kwargs) if left >= 0 else None
+        if values is None:
+            made = _constructor(cls, frozen)
+            cls.__init__ = made  # type: ignore[misc]
+            made(self, *args, **kwargs)
+            return
+        for name in fields:
+            set_field(self, name, values[name])
 
     return __init__
+
+
+def _bind(fields: Mapping[str, Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The value of each field that a constructor's call gives; None for a call that is wrong."""
+    values = dict(zip(fields, args, strict=False))
+    values.update(kwargs)
+    if len(values) != len(args) + len(kwargs):
+        return None
+    for name, f in fields.items():
+        if name in values:
+            continue
+        if f.default_factory is not dataclasses.MISSING:
+            values[name] = f.default_factory()
+        elif f.default is not dataclasses.MISSING:
+            values[name] = f.default
+        else:
+            return None
+    return values if len(values) == len(fields) else None
 
 
 def _constructor(cls: type, frozen: bool) -> Callable[..., None]:

@@ -64,7 +64,7 @@ LONGEST_DIM = 200  # characters
 _OPERATORS = {ast.Add: add, ast.Sub: sub, ast.Mult: mul, ast.FloorDiv: floordiv}
 _SPEC = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:\[([^\[\]]*)\])?\s*")
 # What may be written for a dtype in program text: no NumPy character codes, which would claim names such as `d`.
-DTYPE_NAMES: dict[str, DType] = {name: t for t in (*ALL, *COMPLEX) for name in (t.name, str(t.numpy))}
+DTYPE_NAMES: dict[str, DType] = {name: t for t in (*ALL, *COMPLEX) for name in (t.name, t.long_name)}
 _WEAK: dict[str, WeakKind] = {"float": "float", "int": "int", "bool": "bool", "complex": "complex"}
 
 

@@ -7,6 +7,7 @@ about compilers.
 
 from __future__ import annotations
 
+import sys
 import zlib
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -30,13 +31,18 @@ def load() -> None:
     with collection_paused():
         toolchain()
         from fuser.codegen import expand, verify  # noqa: F401
-        from fuser.codegen.llvm import jit  # noqa: F401
-        from fuser.codegen.schedule import cpu, lengths, lower_cpu  # noqa: F401
+        from fuser.codegen.schedule import lengths  # noqa: F401
         from fuser.frontend import capture, trace, watch  # noqa: F401
         from fuser.optable import table
         from fuser.passes import fuse  # noqa: F401
 
         table()
+        if "cupy" in sys.modules:  # arrays of the CPU may come all the same, and wait for LLVM then
+            from fuser.codegen.cuda import nvrtc, printer  # noqa: F401
+            from fuser.codegen.schedule import cuda, lower_pointwise, lower_reduce  # noqa: F401
+        else:
+            from fuser.codegen.llvm import jit  # noqa: F401
+            from fuser.codegen.schedule import cpu, lower_cpu  # noqa: F401
 
 
 @cache

@@ -16,6 +16,7 @@ from fuser.errors import DeviceError, InternalError
 from fuser.record import dataclass
 
 INSTALL = "pip install 'fuser-compiler[cuda13]'   (without a GPU: cupy-cuda13x and nvidia-cuda-nvrtc suffice)"
+INVALID_OPTION = 5  # NVRTC_ERROR_INVALID_OPTION
 QUOTED_LINES = 12  # of the compiler's log, and of source around its first complaint
 
 _REGISTERS = re.compile(r"Used (\d+) registers")
@@ -47,7 +48,7 @@ def compile(source: str, name: str, arch: str, fast_math: bool = False, line_inf
     program = nvrtc.createProgram(source, f"{name}.cu", (), ())
     try:
         try:
-            nvrtc.compileProgram(program, options(arch, fast_math, line_info))
+            _run(nvrtc, program, options(arch, fast_math, line_info))
         except nvrtc.NVRTCError as error:
             raise _refused(name, source, str(nvrtc.getProgramLog(program)) or str(error)) from None
         log = str(nvrtc.getProgramLog(program))
@@ -59,7 +60,7 @@ def compile(source: str, name: str, arch: str, fast_math: bool = False, line_inf
 def options(arch: str, fast_math: bool = False, line_info: bool = False) -> tuple[str, ...]:
     """NVRTC's options; part of a kernel's cache key. IEEE arithmetic unless `fast_math`."""
     exact = "false" if fast_math else "true"
-    chosen = [
+    chosen = (
         f"--gpu-architecture={arch}",
         "--std=c++17",
         "--ptxas-options=-v",
@@ -67,30 +68,24 @@ def options(arch: str, fast_math: bool = False, line_info: bool = False) -> tupl
         "--ftz=false",
         f"--prec-div={exact}",
         f"--prec-sqrt={exact}",
-    ]
-    if _caches():
-        chosen.append("--no-cache")  # a program that comes out of NVRTC's own cache has no report of its resources
-    return (*chosen, "--generate-line-info") if line_info else tuple(chosen)
+    )
+    return (*chosen, "--generate-line-info") if line_info else chosen
+
+
+def _run(nvrtc: Any, program: Any, chosen: tuple[str, ...]) -> None:
+    """Compile past the cache that newer NVRTCs keep: what comes out of that has no report of its resources."""
+    try:
+        nvrtc.compileProgram(program, (*chosen, "--no-cache"))
+    except nvrtc.NVRTCError as error:
+        if error.status != INVALID_OPTION:
+            raise
+        nvrtc.compileProgram(program, chosen)
 
 
 def version() -> tuple[int, int]:
     """NVRTC's version; part of a kernel's cache key."""
     major, minor = _binding().getVersion()
     return int(major), int(minor)
-
-
-@cache
-def _caches() -> bool:
-    """Whether this NVRTC keeps a cache of its own (with a GPU's driver present), so that it knows `--no-cache`."""
-    nvrtc = _binding()
-    program = nvrtc.createProgram("", "probe.cu", (), ())
-    try:
-        nvrtc.compileProgram(program, ("--no-cache",))
-    except nvrtc.NVRTCError:
-        return False
-    finally:
-        nvrtc.destroyProgram(program)
-    return True
 
 
 @cache

@@ -266,7 +266,7 @@ def torch_dtype(dtype: DType) -> Any:
     """The torch dtype of a fuser dtype; DTypeError where torch lacks it."""
     import torch
 
-    found = getattr(torch, "bfloat16" if dtype == dtypes.BF16 else str(dtype.numpy), None)
+    found = getattr(torch, dtype.long_name, None)
     if found is None:
         raise DTypeError(f"torch has no {dtype}", "dtype")
     return found

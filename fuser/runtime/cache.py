@@ -15,7 +15,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import secrets
 import stat
 import time
 from collections.abc import Iterator, Mapping
@@ -169,11 +168,21 @@ def code_fingerprint(*roots: str) -> str:
     """A hash of the sources below some folders: those of fuser's own that turn a kernel into code, so that another
     version never meets these entries."""
     digest = hashlib.sha256()
-    for root in map(Path, roots):
-        for path in sorted(root.rglob("*.py")):
-            digest.update(path.relative_to(root).as_posix().encode())
-            digest.update(hashlib.sha256(path.read_bytes()).digest())
+    for root in roots:
+        for path in sorted(_sources(root)):
+            digest.update(path[len(root) :].replace(os.sep, "/").encode())
+            with open(path, "rb") as file:
+                digest.update(hashlib.sha256(file.read()).digest())
     return digest.hexdigest()
+
+
+def _sources(folder: str) -> Iterator[str]:
+    """Paths of the Python files below a folder. (Asking pathlib takes three times as long, in every first call.)"""
+    for found in os.scandir(folder):
+        if found.name.endswith(".py"):
+            yield found.path
+        elif found.is_dir() and found.name != "__pycache__":
+            yield from _sources(found.path)
 
 
 def _trusted(folder: Path, own: bool) -> bool:
@@ -218,7 +227,7 @@ def _decode(content: bytes, key: str) -> Entry | None:
 
 def _write(path: Path, content: bytes) -> None:
     """The file as a whole or not at all."""
-    temporary = path.with_name(f"{os.getpid()}-{secrets.token_hex(8)}{TEMPORARY}")
+    temporary = path.with_name(f"{os.getpid()}-{os.urandom(8).hex()}{TEMPORARY}")
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with os.fdopen(handle, "wb") as file:

@@ -1,4 +1,4 @@
-"""Where CuPy or NVRTC is missing, compiling for CUDA says how to get them."""
+"""Where CuPy or NVRTC is missing or old, compiling for CUDA says how to get them or goes without."""
 
 from __future__ import annotations
 
@@ -24,3 +24,25 @@ def test_without_cupy_the_way_out_is_named(monkeypatch: pytest.MonkeyPatch) -> N
             nvrtc.compile(print_kernel(saxpy()), "saxpy", "sm_90")
     finally:
         nvrtc._binding.cache_clear()
+
+
+class OldCompiler:
+    """An NVRTC that does not know `--no-cache`."""
+
+    class NVRTCError(RuntimeError):
+        status = 5
+
+    def __init__(self) -> None:
+        self.runs: list[tuple[str, ...]] = []
+
+    def compileProgram(self, program: Any, options: tuple[str, ...]) -> None:
+        self.runs.append(options)
+        if "--no-cache" in options:
+            raise self.NVRTCError
+
+
+def test_an_nvrtc_without_a_cache_of_its_own_is_asked_twice() -> None:
+    old = OldCompiler()
+    nvrtc._run(old, None, nvrtc.options("sm_80"))
+    assert old.runs == [(*nvrtc.options("sm_80"), "--no-cache"), nvrtc.options("sm_80")]
+    assert "--no-cache" not in nvrtc.options("sm_80")  # the key of a kernel on disk asks no compiler

@@ -1,5 +1,6 @@
 """What `import fuser` loads, and what it says when fuser is imported in a way that cannot work."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -9,11 +10,17 @@ import pytest
 
 from tests.meta.project import PACKAGES, ROOT
 
-HEAVY = ("cupy", "torch", "jax", "networkx", "llvmlite", "lark", "scipy", "click", "rich")
+HEAVY = ("cupy", "torch", "jax", "networkx", "llvmlite", "lark", "scipy", "click", "rich", "ml_dtypes", "difflib")
+FIRST_CALL = """
+import sys, numpy as np
+import fuser
+fuser.compile(lambda x: np.tanh(x) + 1)(np.ones((8, 8), np.float32))
+"""
 
 
-def python(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, *args], cwd=cwd, capture_output=True, text=True, check=False)
+def python(*args: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, **environment}
+    return subprocess.run([sys.executable, *args], cwd=cwd, env=env, capture_output=True, text=True, check=False)
 
 
 def test_import_loads_nothing_heavy(tmp_path: Path) -> None:
@@ -21,6 +28,15 @@ def test_import_loads_nothing_heavy(tmp_path: Path) -> None:
     result = python("-c", code, cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     assert result.stdout.split() == []
+
+
+@pytest.mark.parametrize("cache", ["empty", "filled"])
+def test_a_first_call_imports_only_what_it_needs(tmp_path: Path, cache: str) -> None:
+    code = FIRST_CALL + f"print(*(name for name in {HEAVY} if name in sys.modules))"
+    for _ in range(1 if cache == "empty" else 2):
+        result = python("-c", code, cwd=tmp_path, FUSER_CACHE_DIR=str(tmp_path / "cache"))
+        assert result.returncode == 0, result.stderr
+        assert result.stdout.split() == ["llvmlite"]
 
 
 @pytest.mark.parametrize("part", [folder for folder in PACKAGES if folder != "fuser"])
