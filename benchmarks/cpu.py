@@ -269,9 +269,7 @@ def _rounds(entries: dict[str, Entry], options: Options) -> None:
     """Time all peers in turn, again and again, each round from another one on: no peer always follows the same one."""
     slowest = 0.0
     for entry in entries.values():
-        start = time.perf_counter()
-        entry.call()
-        once = time.perf_counter() - start
+        once = _settled(entry.call)
         entry.batch = max(1, min(1000, int(2e-3 / max(once, 1e-7))))
         slowest += max(once, 2e-3)
     rounds = 3 if options.quick else max(5, min(25, int(6.0 / slowest)))
@@ -283,6 +281,17 @@ def _rounds(entries: dict[str, Entry], options: Options) -> None:
             for _ in range(entry.batch):
                 entry.call()
             entry.samples.append((time.perf_counter() - start) / entry.batch)
+
+
+def _settled(call: Call) -> float:
+    """Seconds of a call once it has been called often enough that whatever learns from calls has learnt: a batch of
+    calls sized by an early one would be so short that its first, with caches cold from the other peers, is all of it."""
+    best, begun, calls = float("inf"), time.perf_counter(), 0
+    while calls < 2 or (calls < 50 and time.perf_counter() - begun < 0.05):
+        start = time.perf_counter()
+        call()
+        best, calls = min(best, time.perf_counter() - start), calls + 1
+    return best
 
 
 def _copy_time(nbytes: int) -> float:
