@@ -284,8 +284,8 @@ def _rounds(entries: dict[str, Entry], options: Options) -> None:
 
 
 def _settled(call: Call) -> float:
-    """Seconds of a call once it has been called often enough that whatever learns from calls has learnt: a batch of
-    calls sized by an early one would be so short that its first, with caches cold from the other peers, is all of it."""
+    """Seconds of a call once whatever learns from calls has learnt: a batch of calls sized by an early one would be so
+    short that its first, with caches cold from the other peers, is all of it."""
     best, begun, calls = float("inf"), time.perf_counter(), 0
     while calls < 2 or (calls < 50 and time.perf_counter() - begun < 0.05):
         start = time.perf_counter()

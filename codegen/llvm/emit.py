@@ -42,7 +42,7 @@ from fuser.codegen.loops import (
     Var,
     walk,
 )
-from fuser.dtypes import BOOL, I64, U64
+from fuser.dtypes import BOOL, I32, I64, U32, U64
 from fuser.errors import InternalError
 from fuser.optable import table
 from fuser.optable.base import Convert, Join, Part, pick
@@ -154,9 +154,23 @@ class _Emitter:
         if s.var.dtype in (I64, U64) and (index := self.lanes.linear(s.op, args)) is not None:
             self.values[s.var.name] = index
             return
+        if (narrow := self._narrowed(s, args)) is not None:
+            self.values[s.var.name] = narrow
+            return
         scalar = all(isinstance(a, Uniform) for a in args)
         raw = [a.ir if scalar and isinstance(a, Uniform) else self.lanes.vector(a) for a in args]
         self.values[s.var.name] = self.lanes.wrap(self._operator(s, raw))
+
+    def _narrowed(self, s: Let, args: Sequence[Value]) -> Value | None:
+        """A linear index as a narrower integer: a sequence of that width, not a wide one cut down."""
+        index = args[0]
+        if s.op != "convert" or s.var.dtype not in (I32, U32) or not isinstance(index, Linear):
+            return None
+        if not isinstance(index.step, int):
+            return None
+        base = self.b.trunc(index.base, types.I32)
+        steps = types.index_vector([k * index.step for k in range(self.lanes.width)], types.I32)
+        return Varying(self.b.add(self.lanes.splat(base), steps))
 
     def _operator(self, s: Let, raw: list[Any]) -> Any:
         source = s.args[0].dtype

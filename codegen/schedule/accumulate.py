@@ -63,11 +63,7 @@ class Fold:
 
     @cached_property
     def index_parts(self) -> tuple[bool, ...]:
-        """Which components of a state are the element's index itself."""
-        if not self.row.uses_index:
-            return (False,) * len(self.dtypes)
-        mark = S(_Silent(), "index", I64)
-        return tuple(s.value == "index" for s in self.row.lift(S(_Silent(), "element", self.operand), mark))
+        return index_parts(self.row, self.operand)
 
     def indices(self, state: State) -> State:
         """The components of a state that are indices."""
@@ -97,7 +93,15 @@ def _row(op: str) -> Reduction:
     return table().reduction(row.reduction if isinstance(row, Scan) else op)
 
 
-class _Later:
+def index_parts(row: Reduction, operand: DType) -> tuple[bool, ...]:
+    """Which components of a state are the element's index itself."""
+    if not row.uses_index:
+        return (False,) * len(row.state(operand))
+    mark = S(_Silent(), "index", I64)
+    return tuple(s.value == "index" for s in row.lift(S(_Silent(), "element", operand), mark))
+
+
+class Later:
     """The builder, but for one fact: an element that joins a lane has a later index than all before it."""
 
     def __init__(self, b: KernelBuilder, joining: State, held: State) -> None:
@@ -130,7 +134,7 @@ class Accumulator:
     def add(self, b: KernelBuilder, lane: int, value: Operand, index: Operand) -> None:
         """An element joins a lane."""
         state, lifted = self.lanes[lane], self.fold.lift(b, value, index)
-        emit = _Later(b, self.fold.indices(lifted), self.fold.indices(state)) if self.fold.row.uses_index else b
+        emit = Later(b, self.fold.indices(lifted), self.fold.indices(state)) if self.fold.row.uses_index else b
         assign(b, state, _values(self.fold.row.combine(_handles(emit, state), _handles(emit, lifted))))
 
     def folded(self, b: KernelBuilder, lanes: Sequence[int]) -> tuple[Var, ...]:

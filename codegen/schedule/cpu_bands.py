@@ -87,8 +87,9 @@ class Band:
         """State arrays of the band's rows with the combined shares `first` to `first + number` (a power of two)."""
         rows, walk = self.rows, self.walk
         order = rows.order_of(stage)
-        lanes = Folds(walk, rows_of(rows.graph, stage.reduces), stage.reduces, order.lanes)
-        waiting, total = lanes.sized(self.height * order.lanes, "waiting"), lanes.sized(self.height, "total")
+        lanes = Folds(walk, rows_of(rows.graph, stage.reduces), stage.reduces, order.lanes, share=True)
+        waiting = lanes.sized(self.height * order.lanes, "waiting", share=True)
+        total = lanes.sized(self.height, "total")
         states, length = (lanes, waiting, total), walk.operand(rows.body.length)
         share = walk.operand(lit(1) * order.share(rows.body.length))
         stack = Stack(walk, total, levels_of(number), places(walk, self.height)) if number > 1 else None
@@ -111,7 +112,7 @@ class Band:
         """One share of every row of the band, into its place of the third of `states`."""
         rows, walk = self.rows, self.walk
         lanes, waiting, total = states
-        waiting.clear_all()
+        waiting.clear_all(lanes.size)
         first, last = rows.runs_of(low, high)
         with walk.loop("run", first, last) as q:
             at = walk.place(outer, rows.body.reduced[:-1], q)
@@ -126,7 +127,7 @@ class Band:
                 self._turn(lanes, waiting, p, to_lanes=False)
         with walk.loop("p", 0, self.height) as p:
             self._turn(lanes, waiting, p, to_lanes=True)
-            total.copy(p, lanes.tree(), walk.operand(0))
+            total.copy(p, lanes.tree(), walk.operand(0), low)
 
     def _staged(self, stage: StageBody, at: IndexEmitter, base: Operand, high: Operand) -> dict[int, Staged]:
         """Operands that are contiguous across the band's rows, copied to arrays of (row, element of the run)."""

@@ -147,7 +147,9 @@ class Columns:
     def _share(
         self, total: Folds, stage: StageBody, outer: IndexEmitter, results: ResultArrays, low: Operand, high: Operand
     ) -> None:
-        self.every(total.clear)
+        zero = self.walk.operand(0)
+        share = total.sized(self.tile, "share", share=True) if total.uses_index else total
+        self.every(lambda j: share.clear(j, zero))
 
         def rows(positions: list[Operand]) -> None:
             places = [self.walk.place(outer, self.body.reduced, r) for r in positions]
@@ -158,13 +160,15 @@ class Columns:
                 for place, i in zip(places, positions, strict=True):
                     at = self.at_column(place, j)
                     values = sweep.element(at, known)
-                    total.absorb(j, values, i, None)
+                    share.absorb(j, values, share.within(i, low), None)
                     sweep.store(stage.stores, at, values)
 
             self.each(write)
 
         cost = max(instructions(stage.loop, (a.name for a in self.body.reduced)), 1.0)
         self._down(low, high, 1 << (int(min(max(WRITTEN / cost, 1), ROWS_AT_ONCE)).bit_length() - 1), rows)
+        if share is not total:
+            self.every(lambda j: total.copy(j, share, j, low))
 
     def _down(
         self, low: Operand | HostExpr, high: Operand | HostExpr, at_once: int, rows: Callable[[list[Operand]], None]

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from fuser.codegen.indices import IndexEmitter
+from fuser.codegen.llvm.host import host
 from fuser.codegen.loops import Operand
 from fuser.codegen.schedule.axes import Axis, count
 from fuser.codegen.schedule.body import Body, StageBody
@@ -26,7 +27,8 @@ from fuser.order import Order
 from fuser.record import dataclass
 
 BLOCK = 128  # elements of a row that a band takes together where an operand is read across rows
-Visit = Callable[[IndexEmitter, Operand, Operand, "Operand | None"], None]  # (indices, i, lane, guard)
+POSITION_VECTORS = 4
+Visit = Callable[[IndexEmitter, Operand, Operand, "Operand | None", Operand], None]  # (indices, i, lane, guard, low)
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,12 @@ class Rows:
         return found
 
     def order_of(self, stage: StageBody) -> Order:
-        return self.orders(max(r.operand.bytes for r in stage.reduces))
+        """The fixed order; for the position of the best element, which no order changes, with lanes enough to hide the
+        three dependent steps that it takes."""
+        fixed = self.orders(max(r.operand.bytes for r in stage.reduces))
+        if not all(row.uses_index for row in rows_of(self.graph, stage.reduces)):
+            return fixed
+        return replace(fixed, lanes=max(fixed.lanes, POSITION_VECTORS * host().vector_bytes // 4))
 
     def row_stores(self, stage: StageBody, row: IndexEmitter, results: Results) -> None:
         if stage.row_stores:
@@ -148,11 +155,12 @@ class Rows:
     ) -> Folds:
         """State arrays of one place with the combined shares `first` to `first + number` (a power of two)."""
         order, walk = self.order_of(stage), self.walk
-        lanes = Folds(walk, rows_of(self.graph, stage.reduces), stage.reduces, order.lanes)
+        lanes = Folds(walk, rows_of(self.graph, stage.reduces), stage.reduces, order.lanes, share=True)
         sweep = self.sweep(stage)
         sweep.hoist(row, results, self.variables)
         if order.segments == 1:
-            return self._share(lanes, sweep, stage, row, results, walk.operand(0), walk.operand(self.body.length))
+            low, high = walk.operand(0), walk.operand(self.body.length)
+            return self._share(lanes, sweep, stage, row, results, low, high).widened(low)
         total = lanes.sized(1, "total")
         stack = Stack(walk, total, levels_of(number), once(walk))
         share = walk.operand(lit(1) * order.share(self.body.length))
@@ -160,7 +168,7 @@ class Rows:
             low = walk.least(walk.op("multiply", walk.op("add", walk.operand(first), s), share), self.body.length)
             high = walk.least(walk.op("add", low, share), self.body.length)
             done = self._share(lanes, sweep, stage, row, results, low, high)
-            total.copy(walk.operand(0), done, walk.operand(0))
+            total.copy(walk.operand(0), done, walk.operand(0), low)
             if number > 1:
                 stack.push(walk.op("add", s, 1))
         return total
@@ -175,7 +183,7 @@ class Rows:
         low: Operand,
         high: Operand,
     ) -> Folds:
-        lanes.clear_all()
+        lanes.clear_all(lanes.size)
         visit = self.visit(lanes, sweep, stage, results)
         if len(self.body.reduced) > 1:
             first, last = self.runs_of(low, high)
@@ -188,10 +196,10 @@ class Rows:
     def visit(self, lanes: Folds, sweep: Sweep, stage: StageBody, results: Results) -> Visit:
         """What is done at an element of a stage that reduces: fold it into its lane, and store what is stored."""
 
-        def visit(at: IndexEmitter, i: Operand, lane: Operand, guard: Operand | None) -> None:
+        def visit(at: IndexEmitter, i: Operand, lane: Operand, guard: Operand | None, low: Operand) -> None:
             sweep.guard = guard
             values = sweep.element_of_row(at, results, i)
-            lanes.absorb(lane, values, i, guard)
+            lanes.absorb(lane, values, lanes.within(i, low), guard)
             sweep.store(stage.stores, at, values)
             sweep.guard = None
 
@@ -204,10 +212,10 @@ class Rows:
         end = walk.op("add", low, full)
         with walk.loop("round", low, end, lanes) as start, walk.loop("l", 0, lanes, kind="vector") as lane:
             i = walk.op("add", start, lane)
-            visit(self._at(row, i), i, lane, None)
+            visit(self._at(row, i), i, lane, None, low)
         with b.branch(walk.holds("less", end, high)), walk.loop("l", 0, lanes, kind="vector") as lane:
             i = walk.op("add", end, lane)
-            visit(self._at(row, i), i, lane, walk.holds("less", i, high))
+            visit(self._at(row, i), i, lane, walk.holds("less", i, high), low)
 
     def _at(self, row: IndexEmitter, i: Operand) -> IndexEmitter:
         return row.bound(**{self.variables[-1]: i}) if self.variables else row
@@ -233,8 +241,8 @@ class Rows:
             whole = walk.both(walk.holds("greater_equal", begin, start), walk.holds("less_equal", end, stop))
             with b.branch(whole), walk.loop("l", 0, lanes, kind="vector") as lane:
                 i = walk.op("add", begin, lane)
-                visit(self._at(at, walk.op("subtract", i, first)), i, lane, None)
+                visit(self._at(at, walk.op("subtract", i, first)), i, lane, None, low)
             with b.otherwise(), walk.loop("l", 0, lanes, kind="vector") as lane:
                 i = walk.op("add", begin, lane)
                 inside = walk.both(walk.holds("greater_equal", i, start), walk.holds("less", i, stop))
-                visit(self._at(at, walk.op("subtract", i, first)), i, lane, inside)
+                visit(self._at(at, walk.op("subtract", i, first)), i, lane, inside, low)

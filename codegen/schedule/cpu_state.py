@@ -4,17 +4,22 @@ In: the reductions of one pass. Out: statements over register arrays. A state co
 of columns (columns), or of one element. `absorb` puts an element into a place; `tree` combines lanes pairwise from the
 low bits up; `Stack` combines shares pairwise as they are finished, like a binary counter, which gives exactly the tree
 that `fuser.order` fixes without keeping every share.
+
+A share is far shorter than 2^31, so indices (argmax) are kept as i32 from its start while it is read: as many lanes as
+4-byte values have. They are widened once a share.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 
 from fuser.codegen.builder import KernelBuilder
 from fuser.codegen.loops import Operand
+from fuser.codegen.schedule.accumulate import Later, index_parts
 from fuser.codegen.schedule.body import ReduceSite
 from fuser.codegen.schedule.cpu_sweep import Values, Walk
-from fuser.dtypes import DType
+from fuser.dtypes import I32, I64, DType
 from fuser.graph import Graph
 from fuser.hostexpr import HostExpr
 from fuser.optable import table
@@ -31,10 +36,15 @@ class Fold:
     row: Reduction
     site: ReduceSite
     arrays: tuple[str, ...]
+    dtypes: tuple[DType, ...]
 
-    @property
-    def dtypes(self) -> tuple[DType, ...]:
-        return self.row.state(self.site.operand)
+    @cached_property
+    def index_parts(self) -> tuple[bool, ...]:
+        return index_parts(self.row, self.site.operand)
+
+    def indices(self, state: Sequence[S]) -> tuple[Operand, ...]:
+        """The components of a state that are indices."""
+        return tuple(s.value for s, part in zip(state, self.index_parts, strict=True) if part)
 
 
 def rows_of(graph: Graph, sites: Sequence[ReduceSite]) -> list[Reduction]:
@@ -43,22 +53,38 @@ def rows_of(graph: Graph, sites: Sequence[ReduceSite]) -> list[Reduction]:
 
 
 class Folds:
-    """The reductions of one pass with their state arrays of `size` places."""
+    """The reductions of one pass with their state arrays of `size` places.
+
+    share: for the elements of one share, whose indices are i32 from its start.
+    """
 
     def __init__(
-        self, walk: Walk, rows: Sequence[Reduction], sites: Sequence[ReduceSite], size: int, name: str = "acc"
+        self,
+        walk: Walk,
+        rows: Sequence[Reduction],
+        sites: Sequence[ReduceSite],
+        size: int,
+        name: str = "acc",
+        share: bool = False,
     ) -> None:
-        self.walk, self.rows, self.sites, self.size = walk, tuple(rows), tuple(sites), size
+        self.walk, self.rows, self.sites, self.size, self.share = walk, tuple(rows), tuple(sites), size, share
         self.b: KernelBuilder = walk.frame.builder
         self.folds = tuple(self._fold(r, s, name) for r, s in zip(rows, sites, strict=True))
 
     def _fold(self, row: Reduction, site: ReduceSite, name: str) -> Fold:
-        arrays = tuple(self.b.alloc(name, t, self.size, "register") for t in row.state(site.operand))
-        return Fold(row, site, arrays)
+        parts = index_parts(row, site.operand)
+        dtypes = tuple(
+            I32 if part and self.share else t for t, part in zip(row.state(site.operand), parts, strict=True)
+        )
+        return Fold(row, site, tuple(self.b.alloc(name, t, self.size, "register") for t in dtypes), dtypes)
 
-    def sized(self, size: int, name: str) -> Folds:
+    @property
+    def uses_index(self) -> bool:
+        return any(row.uses_index for row in self.rows)
+
+    def sized(self, size: int, name: str, share: bool = False) -> Folds:
         """The same reductions with other arrays."""
-        return Folds(self.walk, self.rows, self.sites, size, name)
+        return Folds(self.walk, self.rows, self.sites, size, name, share)
 
     # -- one place ---------------------------------------------------------------------------------
     def load(self, fold: Fold, place: Operand) -> tuple[S, ...]:
@@ -68,32 +94,66 @@ class Folds:
         for array, value in zip(fold.arrays, state, strict=True):
             self.b.store(array, place, value.value)
 
-    def clear(self, place: Operand) -> None:
-        """The identity at a place."""
+    def clear(self, place: Operand, first: Operand | None = None) -> None:
+        """The identity at a place. first: index in the share of the first element that joins it: an element that is
+        no better than the identity then leaves the right index behind, and no later one can win a tie."""
         for fold in self.folds:
             numbers = fold.row.identity(fold.site.operand)
-            for array, number, dtype in zip(fold.arrays, numbers, fold.dtypes, strict=True):
-                self.b.store(array, place, self.b.literal(number, dtype))
+            for array, number, dtype, part in zip(fold.arrays, numbers, fold.dtypes, fold.index_parts, strict=True):
+                known = self._narrow(first) if part and self.share and first is not None else None
+                self.b.store(array, place, known if known is not None else self.b.literal(number, dtype))
 
-    def absorb(self, place: Operand, values: Values, i: Operand, guard: Operand | None) -> None:
-        """Combine the element at linear index `i` into a place, where `guard` holds."""
+    def _narrow(self, index: Operand) -> Operand:
+        return self.b.apply("cast", (index,), I32)
+
+    def within(self, i: Operand, low: Operand) -> Operand:
+        """The index in its share, which starts at `low`, of the element at linear index `i`."""
+        if not self.uses_index:
+            return self.b.literal(0, I32)
+        return self._narrow(self.walk.op("subtract", i, low))
+
+    def absorb(self, place: Operand, values: Values, index: Operand, guard: Operand | None) -> None:
+        """Combine the element at `index` of the share, later than all before it, into a place, where `guard` holds."""
         for fold in self.folds:
             old = self.load(fold, place)
-            lifted = fold.row.lift(self.b.handle(values[fold.site.step]), self.b.handle(i))
-            new = fold.row.combine(old, lifted)
+            lifted = fold.row.lift(self.b.handle(values[fold.site.step]), self.b.handle(index))
+            new = fold.row.combine(*self._in_order(fold, old, lifted))
             if guard is not None:
-                new = tuple(self.b.handle(guard).where(n, o) for n, o in zip(new, old, strict=True))
+                keep = self.b.handle(guard)
+                new = tuple(keep.where(self.b.handle(n.value), o) for n, o in zip(new, old, strict=True))
             self.store(fold, place, new)
+
+    def _in_order(self, fold: Fold, old: Sequence[S], new: Sequence[S]) -> tuple[tuple[S, ...], tuple[S, ...]]:
+        """Two states, the second known to come later."""
+        if not fold.row.uses_index:
+            return tuple(old), tuple(new)
+        emit = Later(self.b, fold.indices(new), fold.indices(old))
+        first, second = (tuple(S(emit, s.value, s.dtype) for s in state) for state in (old, new))
+        return first, second
 
     def merge(self, place: Operand, earlier: Folds, at: Operand) -> None:
         """`place` becomes `earlier[at]` combined with it."""
         for mine, other in zip(self.folds, earlier.folds, strict=True):
             self.store(mine, place, mine.row.combine(earlier.load(other, at), self.load(mine, place)))
 
-    def copy(self, place: Operand, source: Folds, at: Operand) -> None:
-        """`place` takes the state at `source[at]`."""
+    def copy(self, place: Operand, source: Folds, at: Operand, low: Operand | None = None) -> None:
+        """`place` takes the state at `source[at]`; `low` is where the share starts that `source` is for."""
         for mine, other in zip(self.folds, source.folds, strict=True):
-            self.store(mine, place, source.load(other, at))
+            state = source.load(other, at)
+            if source.share and not self.share and low is not None:
+                state = tuple(self._widened(s, p, low) for s, p in zip(state, mine.index_parts, strict=True))
+            self.store(mine, place, state)
+
+    def widened(self, low: Operand) -> Folds:
+        """The state of a share that starts at `low`, of one place, with whole indices."""
+        if not self.uses_index:
+            return self
+        whole = self.sized(self.size, "total")
+        whole.copy(self.walk.operand(0), self, self.walk.operand(0), low)
+        return whole
+
+    def _widened(self, value: S, is_index: bool, low: Operand) -> S:
+        return self.b.handle(low) + value.cast(I64) if is_index else value
 
     def finish(self, place: Operand, length: HostExpr) -> dict[tuple[int, int], Operand]:
         """The results of every reduction from the state at a place; `length` elements were reduced."""
@@ -105,15 +165,17 @@ class Folds:
         return out
 
     # -- all lanes ---------------------------------------------------------------------------------
-    def clear_all(self) -> None:
+    def clear_all(self, lanes: int) -> None:
+        """The identity everywhere, in rows of `lanes` places that elements join in turn."""
+        positions = self.size > lanes and self.uses_index
         with self.walk.loop("l", 0, self.size, kind="vector") as lane:
-            self.clear(lane)
+            self.clear(lane, self.walk.op("bitwise_and", lane, lanes - 1) if positions else lane)
 
     def tree(self) -> Folds:
         """The lanes combined pairwise, the low bits first: arrays of one place."""
         current = self
         while current.size > 1:
-            half = current.sized(current.size // 2, "pair")
+            half = current.sized(current.size // 2, "pair", self.share)
             with self.walk.loop("l", 0, half.size, kind="vector") as lane:
                 left = self.walk.op("multiply", lane, 2)
                 right = self.walk.op("add", left, 1)
