@@ -15,7 +15,12 @@ from typing import Any
 from fuser import progress
 
 RESULTS = Path(__file__).parent / "results"
-FAMILIES = "P01,P04a,P06,P07,P10,P09,P12,P26,P22"  # of reductions
+# One or two of each family: full, rows short and long, columns, middle axes, several axes, argmax, running folds along
+# rows, down columns and flat, rows that are read again, several results of one read, rows and columns.
+FAMILIES = (
+    "P01,A14,P27,P25,P04c,A04-128,P06a,A04-65536,A06-262144,P04a,P06b,A11,P04b,A12,P04d,P04e,P04f,P04g,P05a,P05b,A15,"
+    "A16,P22b,A17,P07,P10,P09,P11,P08,P12,P13,A10,P26,A13,M11,M20,M21"
+)
 
 
 def _saver(path: Path) -> Callable[[dict[str, Any]], None]:
@@ -57,9 +62,7 @@ def _gpu(given: argparse.Namespace) -> None:
     names = _peer_names(given.peers, list(peers.PEERS))
     if "fuser" not in names:
         names.insert(0, "fuser")
-    options = gpu.Options(
-        names, given.device, given.quick, given.seconds, given.seed, not given.no_profile, given.warm_caches
-    )
+    options = gpu.Options(names, given.device, given.quick, given.seconds, given.seed, given.warm_caches)
     gpu.run(rows, options, _saver(given.out or RESULTS / "gpu.json"), _say)
 
 
@@ -92,8 +95,11 @@ def _order(given: argparse.Namespace) -> None:
     """What the fixed order of addition costs."""
     from benchmarks import free_order, workloads
 
-    found = free_order.run(workloads.select(workloads.GPU, given.only), _say)
-    _save(given.out or RESULTS / "order.json", "order", found)
+    rows = workloads.select(workloads.GPU, given.only)
+    if given.compile_only:
+        free_order.compile_only(rows, _say)
+        return
+    free_order.run(rows, _say, lambda found: _save(given.out or RESULTS / "order.json", "order", found))
 
 
 def _save(path: Path, kind: str, rows: list[dict[str, Any]]) -> None:
@@ -187,13 +193,13 @@ def parser() -> argparse.ArgumentParser:
             sub.add_argument(
                 "--warm-caches", action="store_true", help="the same rows ran before: first calls are not recorded"
             )
-            sub.add_argument("--no-profile", action="store_true", help="do not count launches with the profiler")
     counters = commands.add_parser("counters", help="bytes of a call by the GPU's counters; needs ncu")
     counters.add_argument("--only", default="P01", help="ids of workloads")
     counters.add_argument("--peers", default="fuser,by hand two kernels", help="comma-separated")
     counters.set_defaults(run=_counters)
     order = commands.add_parser("order", help="what the fixed order of reductions costs against free ones")
     order.add_argument("--only", default=FAMILIES, help="ids of workloads; one of every family where left out")
+    order.add_argument("--compile-only", action="store_true", help="only fill the disk cache with their kernels")
     order.set_defaults(run=_order)
     for sub in (counters, order):
         sub.add_argument("--out", type=Path, help="JSON file; benchmarks/results/ where left out")

@@ -17,6 +17,7 @@ from typing import Any
 
 from benchmarks import accuracy, handwritten, inputs, peers
 from benchmarks.machine import Host, open_machine
+from benchmarks.timeline import Contender, Span
 from benchmarks.workloads import Workload
 from fuser import progress
 
@@ -30,6 +31,7 @@ PACKAGES = (
     "llvmlite",
     "quack-kernels",
     "liger-kernel",
+    "cuda-cccl",
 )
 Record = dict[str, Any]
 
@@ -44,7 +46,6 @@ class Options:
     quick: bool = False
     seconds: float = float("inf")
     seed: int = 0
-    profile: bool = True
     warm: bool = False
 
 
@@ -101,9 +102,10 @@ def _read_ceiling(machine: Host) -> float:
 
     x = torch.randn(1 << 28, device="cuda")
     try:
-        return float(x.numel() * 4 / machine.time(handwritten.one_kernel(x)) * 1e-9)
+        (span,) = machine.spans([Contender(handwritten.one_kernel(x))])
     except Exception:
         return 0.0
+    return x.numel() * 4 / span.seconds * 1e-9 if span is not None else 0.0
 
 
 def measure(w: Workload, machine: Host, options: Options, say: Callable[[str], None]) -> Record:
@@ -132,11 +134,10 @@ def measure(w: Workload, machine: Host, options: Options, say: Callable[[str], N
     del wanted
     machine.empty_cache()
     row.setdefault("minimum", w.minimum)
-    row["copy_us"] = machine.copy(row["minimum"]) * 1e6
-    for name, prepared in list(ready.items()):
-        _guarded(row["runs"][name], lambda p=prepared, n=name: _time(p, row, row["runs"][n], machine, options))  # type: ignore[misc]
-    if options.profile and not (options.quick and machine.device == "cpu"):
-        _guarded(row["runs"].get("fuser", {}), lambda: _profile(ready, row, machine), "note")
+    _clock(ready, row, machine, options.quick)
+    if not options.quick:
+        for name, prepared in ready.items():
+            _guarded(row["runs"][name], lambda p=prepared, n=name: _also(p, row["runs"][n], machine), "note")  # type: ignore[misc]
     if options.warm:
         for run in row["runs"].values():
             run.pop("first_call_s", None)
@@ -185,18 +186,31 @@ def _again_over_poison(prepared: peers.Ready, results: list[Any], machine: Host)
     return out
 
 
-def _time(prepared: peers.Ready, row: Record, run: Record, machine: Host, options: Options) -> None:
-    clock = machine.pipelined if prepared.own_stream else machine.time
-    seconds = clock(prepared.call, 7 if options.quick else None)
-    run["us"] = seconds * 1e6
-    run["gbs"] = row["minimum"] / seconds * 1e-9
+def _clock(ready: dict[str, peers.Ready], row: Record, machine: Host, quick: bool) -> None:
+    """Time all peers and a copy of as many bytes, in turns."""
+    rounds = 7 if quick else 15
+    copies = [Contender(c, rounds=rounds) for c in machine.copies(row["minimum"])]
+    spans = machine.spans([*copies, *(Contender(p.call, p.own_stream, rounds) for p in ready.values())])
+    row["copy_us"] = min(s.seconds for s in spans[: len(copies)] if s is not None) * 1e6
+    for name, span in zip(ready, spans[len(copies) :], strict=True):
+        _note(span, row, row["runs"][name])
+
+
+def _note(span: Span | None, row: Record, run: Record) -> None:
+    if span is None:
+        run["error"] = "the profiler saw nothing of it on the device"
+        return
+    run["us"], run["busy_us"] = span.seconds * 1e6, span.busy * 1e6
+    run["gbs"] = row["minimum"] / span.seconds * 1e-9
     run["share_of_copy"] = row["copy_us"] / run["us"]
-    if not options.quick:
-        _guarded(run, lambda: _also(prepared, run, machine), "note")
+    if span.names:
+        run["launches"], run["device_ops"] = len(span.names), list(span.names[:8])
 
 
 def _also(prepared: peers.Ready, run: Record, machine: Host) -> None:
     """Peak memory, and the host's time where the device's is short."""
+    if "us" not in run:
+        return
     if "peak_bytes" not in run:
         run["peak_bytes"] = machine.peak(prepared.call)
     if run["us"] < 100:
@@ -212,14 +226,6 @@ def _host_time(call: Callable[[], Any], machine: Host) -> float:
     spent = time.perf_counter() - start
     machine.synchronize()
     return spent / 100
-
-
-def _profile(ready: dict[str, peers.Ready], row: Record, machine: Host) -> None:
-    usable = {n: p for n, p in ready.items() if "us" in row["runs"][n]}
-    for name, seen in zip(usable, machine.activity([p.call for p in usable.values()]), strict=True):
-        if seen is not None:
-            run = row["runs"][name]
-            run["launches"], run["busy_us"], run["device_ops"] = seen.launches, seen.busy * 1e6, list(seen.names)
 
 
 def _guarded(run: Record, step: Callable[[], None], key: str = "error") -> None:

@@ -1,8 +1,8 @@
 """How time, memory and launches are measured on a device.
 
-In: callables. Out: seconds, bytes, launches. `Cuda` times with events on the default stream, which PyTorch and CuPy
-share; the L2 is flushed before each call, and a wait queued before that hides the host's share. `Host` has the same
-face with a wall clock: it lets the whole suite be tried where there is no GPU.
+In: callables. Out: seconds, bytes, launches. `Cuda.spans` is the suite's clock (`benchmarks.timeline`); `Cuda.time` is
+for fuser against fuser, by events on the default stream, after the same flush. `Host` has the same face with a wall
+clock: it lets the whole suite be tried where there is no GPU.
 """
 
 from __future__ import annotations
@@ -12,21 +12,12 @@ import statistics
 import subprocess
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
+from benchmarks.timeline import WAIT_CYCLES, Contender, Span, Timeline, wait
+
 Call = Callable[[], Any]
-FLUSH_BYTES = 256 << 20  # four times the largest L2
-WAIT_CYCLES = 3_000_000  # 1.5 ms at 1.98 GHz: longer than any library's host time for a call
-
-
-@dataclass(frozen=True)
-class Activity:
-    """What the profiler saw of one call: device operations (kernels, copies, fills), and the time they took."""
-
-    launches: int
-    busy: float
-    names: tuple[str, ...] = ()
 
 
 class Host:
@@ -49,33 +40,31 @@ class Host:
         samples = []
         for _ in range(repeats or self.repeats):
             start = time.perf_counter()
-            _wait(call())
+            wait(call())
             samples.append(time.perf_counter() - start)
         return statistics.median(samples)
 
-    pipelined = time
+    def spans(self, contenders: Sequence[Contender]) -> list[Span | None]:
+        """Of each, in turns."""
+        found = [self.time(c.call, min(c.rounds, self.repeats)) for c in contenders]
+        return [Span(seconds, seconds, ()) for seconds in found]
 
     def peak(self, call: Call) -> int:
         """Bytes of device memory that a call takes at most beyond what is in use."""
         call()
         return 0
 
-    def activity(self, calls: Sequence[Call]) -> list[Activity | None]:
-        """What each call does on the device."""
-        return [None for _ in calls]
-
-    def copy(self, nbytes: int) -> float:
-        """Seconds of a copy that reads and writes `nbytes` in all: the better of two pairs of buffers, because where
-        memory lies matters by up to 8% (seen on an H200)."""
+    def copies(self, nbytes: int) -> list[Call]:
+        """Copies that read and write `nbytes` in all, between two pairs of buffers: where memory lies matters by up to
+        8% (seen on an H200), so the better one counts."""
         import torch
 
-        pairs, best = [], float("inf")
+        made: list[Call] = []
         for _ in range(2):
             a = torch.ones(max(nbytes // 2, 1), dtype=torch.uint8, device=self.device)
             b = torch.empty_like(a)
-            pairs.append((a, b))  # kept, so that the second pair lies elsewhere
-            best = min(best, self.time(lambda: b.copy_(a)))  # noqa: B023
-        return best
+            made.append(lambda a=a, b=b: b.copy_(a))  # type: ignore[misc]
+        return made
 
 
 class Cuda(Host):
@@ -88,7 +77,13 @@ class Cuda(Host):
         import torch
 
         self.torch = torch
-        self.flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        return Timeline()
+
+    def spans(self, contenders: Sequence[Contender]) -> list[Span | None]:
+        return self.timeline.spans(contenders)
 
     def describe(self) -> dict[str, Any]:
         properties = self.torch.cuda.get_device_properties(0)
@@ -125,28 +120,13 @@ class Cuda(Host):
         for _ in range(count):
             first, last = events(enable_timing=True), events(enable_timing=True)
             self.torch.cuda._sleep(WAIT_CYCLES)
-            self.flush.fill_(1)
+            self.timeline.flush()
             first.record()
             call()
             last.record()
             pairs.append((first, last))
         self.synchronize()
         return float(statistics.median(a.elapsed_time(b) for a, b in pairs)) * 1e-3
-
-    def pipelined(self, call: Call, repeats: int | None = None) -> float:
-        """For libraries with streams of their own: many calls in a row by the wall clock, less the constant part."""
-
-        def run(count: int) -> float:
-            start = time.perf_counter()
-            last = None
-            for _ in range(count):
-                last = call()
-            _wait(last)
-            return time.perf_counter() - start
-
-        run(2)
-        count = max(2, min(20, int(0.3 / max(run(2) / 2, 1e-5))))
-        return statistics.median((run(3 * count) - run(count)) / (2 * count) for _ in range(3))
 
     def peak(self, call: Call) -> int:
         self.empty_cache()
@@ -156,40 +136,6 @@ class Cuda(Host):
         self.synchronize()
         grown = int(self.torch.cuda.max_memory_allocated() - before)
         return grown + _cupy_bytes() - pool
-
-    def activity(self, calls: Sequence[Call]) -> list[Activity | None]:
-        """One profiled call each; a spinning kernel marks where the next one starts."""
-        from torch.profiler import ProfilerActivity, profile
-
-        for call in calls:
-            call()
-        self.synchronize()
-        with profile(activities=[ProfilerActivity.CUDA]) as session:
-            for call in calls:
-                self.torch.cuda._sleep(1000)
-                self.synchronize()
-                _wait(call())
-                self.synchronize()
-        seen = [e for e in session.events() if "CUDA" in str(e.device_type)]
-        found: list[list[Any]] = []
-        for event in sorted(seen, key=lambda e: e.time_range.start):
-            if "spin" in event.name:
-                found.append([])
-            elif found:
-                found[-1].append(event)
-        return [
-            Activity(
-                len(part), sum(e.time_range.elapsed_us() for e in part) * 1e-6, tuple(e.name[:80] for e in part[:8])
-            )
-            for part in found
-        ]
-
-
-def _wait(result: Any) -> None:
-    """Until a JAX result is there (others are waited for by the device)."""
-    for part in result if isinstance(result, (tuple, list)) else [result]:
-        if hasattr(part, "block_until_ready"):
-            part.block_until_ready()
 
 
 def _cupy_bytes(release: bool = False) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks import handwritten, libraries, torch_forms
+from benchmarks import cuda_compute, handwritten, libraries, torch_forms
 from benchmarks.workloads import Workload
 
 Call = Callable[[], Any]
@@ -24,7 +24,7 @@ class Skip(Exception):
 @dataclass(frozen=True)
 class Ready:
     """A prepared program. call: runs it once. facts: what the peer knows of its kernels, asked after the first call.
-    own_stream: it does not run on the default stream, so events cannot time it. written: the stored-into arguments."""
+    own_stream: it runs on JAX's stream, so the flush before it must, too. written: the stored-into arguments."""
 
     call: Call
     facts: Callable[[], dict[str, Any]] = dict
@@ -195,6 +195,11 @@ def quack_peer(w: Workload, args: list[Any]) -> Ready:
         from quack.cross_entropy import cross_entropy
 
         return Ready(lambda: cross_entropy(args[0], args[1], reduction="mean"))
+    if w.program == "rmsnorm_backward":
+        from quack.rmsnorm import rmsnorm_bwd
+
+        x, weight, wanted, scale = args
+        return Ready(lambda: rmsnorm_bwd(x, weight, wanted, scale)[:2])
     raise Skip("QuACK has no such kernel")
 
 
@@ -221,6 +226,15 @@ def liger_peer(w: Workload, args: list[Any]) -> Ready:
     return Ready(lambda: function(*args, *rest))
 
 
+def cuda_compute_peer(w: Workload, args: list[Any]) -> Ready:
+    if not cuda_compute.installed():
+        raise Skip("not installed")
+    found = cuda_compute.form(w.program, w.options, args[0])
+    if found is None:
+        raise Skip("cuda.compute has no form for it")
+    return Ready(found)
+
+
 def by_hand_peer(w: Workload, args: list[Any]) -> Ready:
     if w.program != "abs_sum" or "float32" not in str(args[0].dtype):
         raise Skip("nothing written by hand for it")
@@ -243,6 +257,7 @@ PEERS: dict[str, Callable[[Workload, list[Any]], Ready]] = {
     "cupy kernel": cupy_kernel_peer,
     "quack": quack_peer,
     "liger": liger_peer,
+    "cuda.compute": cuda_compute_peer,
     "by hand": by_hand_peer,
     "by hand, two kernels": two_kernels_peer,
 }

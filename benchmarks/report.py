@@ -77,9 +77,10 @@ def gpu_table(record: Record, only: tuple[str, ...] = ()) -> str:
     ceiling = read_ceiling(record)
     lines = [
         f"{record['card']}, driver {record['driver']}, CUDA {record.get('cuda', '?')}, {record['date'][:10]}; "
-        f"{_versions(record)}. Times are medians with the L2 flushed before each call; % is of a plain copy of as many "
-        "bytes in the same run (programs that only read can pass 100%: the best read was "
-        f"{ceiling:.0f} GB/s). JAX runs on streams of its own and is timed as many calls in a row, its L2 not flushed.",
+        f"{_versions(record)}. Times run from the begin of a call's first kernel to the end of its last, by the "
+        "device's clock, after a read that leaves the L2 full of clean lines: medians of rounds in which all take "
+        "turns. % is of a plain copy of as many bytes in the same rounds (programs that only read can pass 100%: the "
+        f"best read was {ceiling:.0f} GB/s).",
         "",
         "| workload | MB | fuser | kernels | GB/s | best peer | fuser is | torch.compile |",
         "|---|--:|--:|--:|--:|---|--:|--:|",

@@ -1,5 +1,6 @@
 # ruff: noqa: E501  -- the tables below read best with a workload a line
-"""What is measured: the public workloads P01-P28, the further rows of the peers' table, small inputs, and rows for CPUs.
+"""What is measured: the public workloads P01-P28, the further rows of the peers' table (A), half precision, more results
+and more elements than those have (M), small inputs (S), and rows for CPUs (C).
 
 In: nothing. Out: `GPU` (all rows for a GPU run), `CPU`, and `WORKLOADS` (P01-P28). Sizes of P rows are those of a GPU run; a
 CPU run takes 1/16 (`scaled`). `minimum` counts each input read once and each result written once.
@@ -23,7 +24,8 @@ class Workload:
     (arrays) or values (scalars). minimum: published bytes (0: not published). kernels: the plan to reach. ranges:
     bounds of uniform inputs by argument position (others are normal). writes: arguments that the program stores into.
     gathers: arguments of which only as much as the result is read. sample: a program for the leading rows of the
-    result, where the whole is too large for float64. random: draws numbers, so libraries differ.
+    result, where the whole is too large for float64. slabs: the first axis is independent, so the float64 result is
+    worked out in so many parts of it. random: draws numbers, so libraries differ.
     """
 
     id: str
@@ -37,6 +39,7 @@ class Workload:
     writes: tuple[int, ...] = ()
     gathers: tuple[int, ...] = ()
     sample: str | None = None
+    slabs: int = 1
     random: bool = False
     fast_math: bool = False
 
@@ -192,7 +195,24 @@ def _small() -> tuple[Workload, ...]:
     return tuple(rows)
 
 
-GPU: tuple[Workload, ...] = (*WORKLOADS, *ANCHORS, *_small())
+_HALF, _BEYOND = "f16[65536, 4096]", "bf16[526336, 4096]"  # 2^31 + 2^23 elements
+MORE: tuple[Workload, ...] = (
+    W("M01", "softmax f16", "softmax", (_HALF,)),
+    W("M02", "gelu(x*w+b) f16", "scale_bias_gelu", (_HALF, "f16[4096]", "f16[4096]")),
+    W("M03", "rmsnorm f16", "rmsnorm", (_HALF, "f16[4096]")),
+    W("M04", "layernorm f16", "layernorm", (_HALF, "f16[4096]", "f16[4096]")),
+    W("M05", "column sum f16", "plain_sum", (_HALF,), options=(0,)),
+    W("M10", "adam step, three results", "adam_step", ("f32[67108864]",) * 4, ranges={3: _UNIT}),
+    W("M11", "four statistics a row", "row_stats", ("f32[65536, 4096]",)),
+    W("M20", "row and column sums of squares", "margins", ("f32[65536, 4096]",), kernels=2),
+    W("M21", "rmsnorm backward bf16", "rmsnorm_backward", ("bf16[32768, 4096]", "f32[4096]", "bf16[32768, 4096]", "f32[32768]"), kernels=2, ranges={3: (0.5, 1.5)}),
+    W("M30", "abs_sum bf16 > 2^31", "abs_sum", ("bf16[2155872256]",)),
+    W("M31", "gelu(x*w+b) bf16 > 2^31", "scale_bias_gelu", (_BEYOND, "bf16[4096]", "bf16[4096]"), slabs=8),
+    W("M32", "softmax bf16 > 2^31", "softmax", (_BEYOND,), slabs=8),
+    W("M33", "column sum bf16 > 2^31", "plain_sum", (_BEYOND,), options=(0,)),
+    W("M34", "cumsum rows bf16 > 2^31", "cumsum", (_BEYOND,), options=(-1,), slabs=8),
+)  # fmt: skip
+GPU: tuple[Workload, ...] = (*WORKLOADS, *ANCHORS, *MORE, *_small())
 
 
 def _cpu_rows(t: str) -> tuple[Workload, ...]:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import fuser
-from benchmarks import counters, cpu, free_order, inputs, libraries, report, workloads
+from benchmarks import accuracy, counters, cpu, free_order, inputs, libraries, report, timeline, workloads
 from benchmarks.__main__ import main, parser
 from benchmarks.workloads import CPU, GPU, WORKLOADS, Workload
 from fuser import order
@@ -176,6 +176,35 @@ def test_the_cpu_suite_writes_a_record(tmp_path: Path) -> None:
 def test_the_command_line_names_its_parts() -> None:
     given = parser().parse_args(["gpu", "--only", "P01", "--quick", "--seconds", "60"])
     assert (given.only, given.quick, given.seconds) == ("P01", True, 60.0)
+
+
+def operations(*names: str) -> list[timeline.Operation]:
+    return [timeline.Operation(name, 10.0 * k, 10.0 * k + 4) for k, name in enumerate(names)]
+
+
+def test_a_turn_is_what_the_device_did_after_its_last_marker() -> None:
+    """Two markers on the default stream, around the flush; one before JAX's turns."""
+    seen = operations("spin", "flush", "spin", "a", "b", "spin", "jax flush", "c", "spin", "flush", "spin", "a", "b")
+    parts = timeline.split(seen, [False, True, False])
+    assert [[o.name for o in part] for part in parts] == [["a", "b"], ["jax flush", "c"], ["a", "b"]]
+    with pytest.raises(RuntimeError, match="saw 5 markers, not 3"):
+        timeline.split(seen, [False, True])
+
+
+def test_a_span_runs_from_the_first_begin_to_the_last_end() -> None:
+    short, long = operations("a", "b"), [timeline.Operation("a", 0, 30), timeline.Operation("b", 2, 7)]
+    span = timeline.median([short, short, long])
+    assert span == timeline.Span(14, 8, ("a", "b"))
+    assert timeline.median([long]) == timeline.Span(30, 35, ("a", "b"))
+    assert timeline.median([short, []]) is None
+
+
+def test_the_float64_result_in_slabs_is_the_whole_one() -> None:
+    pytest.importorskip("torch")
+    w = replace(small(next(w for w in GPU if w.program == "softmax")), specs=("f32[37, 48]",))
+    args = inputs.on_device(w, "cpu", 0)
+    (whole,), (parts,) = accuracy.truth(w, args), accuracy.truth(replace(w, slabs=8), args)
+    assert np.array_equal(whole.float().numpy(), parts.numpy())
 
 
 NCU = """==PROF== Connected to process 412
