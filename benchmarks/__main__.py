@@ -127,8 +127,10 @@ def _calls(given: argparse.Namespace) -> None:
 def _startup(given: argparse.Namespace) -> None:
     from benchmarks import startup
 
-    name = "startup.json" if given.device == "cpu" else "startup_cuda.json"
-    startup.run(given.device, given.rounds, _saver(given.out or RESULTS / name), _say)
+    path = given.out or RESULTS / "startup.json"
+    old = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    only = given.only.split(",") if given.only else ()
+    startup.run(given.device, given.rounds, only, lambda record: _saver(path)(startup.joined(old, record)), _say)
 
 
 def _plans(given: argparse.Namespace) -> None:
@@ -153,10 +155,10 @@ def _table(given: argparse.Namespace) -> None:
     from benchmarks import report
 
     records = [json.loads(p.read_text(encoding="utf-8")) for p in given.results]
-    if records[0].get("kind") == "plans":
-        from benchmarks import plans
+    if records[0].get("kind") in ("plans", "startup"):
+        from benchmarks import plans, startup
 
-        print(plans.table(records[0]))
+        print((plans if records[0]["kind"] == "plans" else startup).table(records[0]))
         return
     only = given.only.split(",") if given.only else ()
     if given.readme is None:
@@ -211,7 +213,8 @@ def parser() -> argparse.ArgumentParser:
     calls.set_defaults(run=_calls)
     startup = commands.add_parser("startup", help="measure fresh processes up to their first result")
     startup.add_argument("--device", choices=("cuda", "cpu"), default="cpu")
-    startup.add_argument("--rounds", type=int, default=7, help="processes of every contender")
+    startup.add_argument("--rounds", type=int, default=7, help="processes of every contender that count")
+    startup.add_argument("--only", help="beginnings of names; the others keep what the file has of them")
     startup.add_argument("--out", type=Path, help="JSON file; benchmarks/results/ where left out")
     startup.set_defaults(run=_startup)
     _planner_commands(commands)
