@@ -8,7 +8,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -53,17 +54,38 @@ def _peer_names(given: str | None, known: list[str]) -> list[str]:
 
 
 def _gpu(given: argparse.Namespace) -> None:
-    import os
-
-    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-    from benchmarks import gpu, peers, workloads
+    from benchmarks import first_calls, gpu, peers, workloads
 
     rows = [workloads.resized(w, given.divide) for w in workloads.select(workloads.GPU, given.only)]
     names = _peer_names(given.peers, list(peers.PEERS))
     if "fuser" not in names:
         names.insert(0, "fuser")
-    options = gpu.Options(names, given.device, given.quick, given.seconds, given.seed, given.warm_caches)
-    gpu.run(rows, options, _saver(given.out or RESULTS / "gpu.json"), _say)
+    out = given.out or RESULTS / "gpu.json"
+    with _jax_caches():
+        if given.first_calls_only:
+            first_calls.measure(rows, names, given.device, out)
+            return
+        found: first_calls.Seconds = {}
+        if given.warm_up:
+            command = ["--quiet", "gpu", "--first-calls-only", "--device", given.device, "--divide", str(given.divide)]
+            command += ["--peers", ",".join(n.replace(",", "") for n in names)]
+            found = first_calls.in_processes([w.id for w in rows], command, given.warm_up)
+        options = gpu.Options(names, given.device, given.quick, given.seconds, given.seed, given.warm_up, found)
+        gpu.run(rows, options, _saver(out), _say)
+
+
+@contextmanager
+def _jax_caches() -> Iterator[None]:
+    """JAX takes memory as it needs it, and keeps what it compiled for the processes of this run."""
+    import os
+    import tempfile
+
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", folder)
+        os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+        os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+        yield
 
 
 def _cpu(given: argparse.Namespace) -> None:
@@ -192,9 +214,8 @@ def parser() -> argparse.ArgumentParser:
             sub.add_argument(
                 "--device", choices=("cuda", "cpu"), default="cuda", help="cpu: a trial of the suite itself"
             )
-            sub.add_argument(
-                "--warm-caches", action="store_true", help="the same rows ran before: first calls are not recorded"
-            )
+            sub.add_argument("--warm-up", type=int, default=0, help="first calls in so many processes beforehand")
+            sub.add_argument("--first-calls-only", action="store_true", help="what each of those processes does")
     counters = commands.add_parser("counters", help="bytes of a call by the GPU's counters; needs ncu")
     counters.add_argument("--only", default="P01", help="ids of workloads")
     counters.add_argument("--peers", default="fuser,by hand two kernels", help="comma-separated")

@@ -12,10 +12,10 @@ import platform
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks import accuracy, handwritten, inputs, peers
+from benchmarks import accuracy, first_calls, handwritten, inputs, peers
 from benchmarks.machine import Host, open_machine
 from benchmarks.timeline import Contender, Span
 from benchmarks.workloads import Workload
@@ -39,14 +39,16 @@ Record = dict[str, Any]
 @dataclass(frozen=True)
 class Options:
     """device: `cuda`, or `cpu` for a trial. quick: fewer repeats, no host time. seconds: no new row is begun later.
-    warm: an earlier run filled the compilers' disk caches, so that first calls say nothing and are left out."""
+    processes: how many made the first calls beforehand (0: they are made here, one by one); first: what these
+    took."""
 
     peers: Sequence[str]
     device: str = "cuda"
     quick: bool = False
     seconds: float = float("inf")
     seed: int = 0
-    warm: bool = False
+    processes: int = 0
+    first: first_calls.Seconds = field(default_factory=dict)
 
 
 def versions(packages: Sequence[str]) -> dict[str, str]:
@@ -72,7 +74,7 @@ def run(
         **machine.describe(),
         "versions": versions(PACKAGES),
         "seed": options.seed,
-        "caches": "warm" if options.warm else "as found",
+        "first_calls": f"of {options.processes} processes at once" if options.processes else "one by one",
         "rows": [],
     }
     record["read_gbs"] = _read_ceiling(machine)
@@ -138,9 +140,8 @@ def measure(w: Workload, machine: Host, options: Options, say: Callable[[str], N
     if not options.quick:
         for name, prepared in ready.items():
             _guarded(row["runs"][name], lambda p=prepared, n=name: _also(p, row["runs"][n], machine), "note")  # type: ignore[misc]
-    if options.warm:
-        for run in row["runs"].values():
-            run.pop("first_call_s", None)
+    if options.processes:
+        first_calls.put_into(row, options.first)
     say(line(row))
     return row
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import fuser
-from benchmarks import accuracy, counters, cpu, free_order, inputs, libraries, report, timeline, workloads
+from benchmarks import accuracy, counters, cpu, first_calls, free_order, inputs, libraries, report, timeline, workloads
 from benchmarks.__main__ import main, parser
 from benchmarks.workloads import CPU, GPU, WORKLOADS, Workload
 from fuser import order
@@ -205,6 +205,16 @@ def test_the_float64_result_in_slabs_is_the_whole_one() -> None:
     args = inputs.on_device(w, "cpu", 0)
     (whole,), (parts,) = accuracy.truth(w, args), accuracy.truth(replace(w, slabs=8), args)
     assert np.array_equal(whole.float().numpy(), parts.numpy())
+
+
+def test_first_calls_made_beforehand_stand_for_those_from_caches() -> None:
+    row = {"id": "P01", "runs": {"fuser": {"first_call_s": 0.1, "us": 1.0}, "jax": {"first_call_s": 0.2}}}
+    first_calls.put_into(row, {"P01": {"fuser": 1.5}})
+    assert row["runs"] == {"fuser": {"first_call_s": 1.5, "us": 1.0}, "jax": {}}
+
+
+def test_rows_of_a_process_that_fails_are_left_out() -> None:
+    assert first_calls.in_processes(["P01", "P02", "P03"], ["no-such-command"], 2) == {}
 
 
 NCU = """==PROF== Connected to process 412
