@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 
 from fuser.errors import TraceError
-from fuser.frontend import capture, classes, shims, torch_calls
+from fuser.frontend import capture, classes, shims
 from fuser.frontend.context import Captured, Context
 from fuser.frontend.storage import Storage
 from fuser.frontend.tracer import TracedArray
+from fuser.runtime import arrays
 
 Get = Callable[[], Any]
 
@@ -64,8 +65,8 @@ class Rebinder:
     def _translate(self, value: Any, path: str, get: Get, depth: int) -> Any:
         if isinstance(value, np.ndarray) and type(value) is np.ndarray:
             return self._array(value, path, get)
-        if torch_calls.is_tensor(value):
-            return self._tensor(value, path, get)
+        if arrays.family_of(value) in ("torch", "cupy"):
+            return self._elsewhere(value, path, get)
         if isinstance(value, types.ModuleType):
             return self._module(value, path)
         inner = capture.inner_function(value)
@@ -99,8 +100,8 @@ class Rebinder:
         self.storages[id(value)] = storage
         return TracedArray(ctx, storage)
 
-    def _tensor(self, value: Any, path: str, get: Get) -> TracedArray:
-        """A captured torch tensor: a hidden input, of which Python may not see the elements while tracing."""
+    def _elsewhere(self, value: Any, path: str, get: Get) -> TracedArray:
+        """A captured array of CuPy or torch: a hidden input, of which Python may not see the elements while tracing."""
         ctx = self.ctx
         ctx.known[id(value)] = Captured(path, get)
         storage = self.storages[id(value)] = Storage(None, make=lambda: ctx.outside(value))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fuser import trees
 from fuser.errors import ArgumentError, DeviceError
@@ -21,6 +21,9 @@ from fuser.record import dataclass
 from fuser.runtime import arrays
 from fuser.runtime.arrays import CPU, ArrayInfo, Family, Place
 from fuser.specs import ArraySpec, ScalarSpec, Spec, StaticSpec, symbolic_shape
+
+if TYPE_CHECKING:
+    from fuser.graph import Graph
 
 PreferredDims = Callable[[str, int], Sequence[str | None]]  # (leaf name, rank) -> the user's names for its dims
 
@@ -135,6 +138,23 @@ def placement(names: Sequence[str], specs: Sequence[Spec], infos: Sequence[Array
     families = [i.family for _, i in real]
     ranked = ("numpy", "cupy", "torch")  # a NumPy array among torch tensors gives a tensor
     return max(families, key=lambda f: ranked.index(f) if f in ranked else len(ranked)), first.place
+
+
+def captured(bound: Bound, graph: Graph, found: Sequence[Any]) -> list[ArrayInfo]:
+    """The arrays that a program refers to, as they are now; they are the graph's last arguments.
+
+    DeviceError, by the name in the program, for one that is not where the call's arrays are.
+    """
+    infos = [arrays.describe(a, "captured array") for a in found]
+    for argument, info in zip(graph.arguments[len(graph.arguments) - len(infos) :], infos, strict=True):
+        if info.place != bound.place:
+            raise DeviceError(
+                f"`{argument.name}`, which the program refers to, is on {info.place} but the call's arrays are on "
+                f"{bound.place}",
+                "mixed-devices",
+                notes=["move one of them; fuser copies nothing between devices by itself"],
+            )
+    return infos
 
 
 def _array_keys(specs: Sequence[Spec]) -> tuple[Any, ...]:

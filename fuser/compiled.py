@@ -130,7 +130,7 @@ class Compiled:
             return blocks.call(self, args, kwargs, out)
         start, built_before = time.perf_counter(), kernels.compile_seconds()
         bound, traced = self._trace(args, kwargs)
-        captured = [arrays.describe(a, "captured array") for a in self._source.captured(traced.graph)]
+        captured = arguments.captured(bound, traced.graph, self._source.captured(traced.graph))
         infos = (*bound.infos, *captured)
         results.require_contiguous(traced.graph, bound)
         if self._options.tune:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fuser import arguments, progress, trees
 from fuser.record import dataclass
-from fuser.runtime import arrays, call, stopwatch
+from fuser.runtime import call, stopwatch
 from fuser.runtime.arrays import ArrayInfo
 
 if TYPE_CHECKING:
@@ -33,7 +33,8 @@ class Call:
 
     @property
     def captured(self) -> list[ArrayInfo]:
-        return [arrays.describe(a, "captured array") for a in self.compiled._source.captured(self.traced.graph)]
+        graph = self.traced.graph
+        return arguments.captured(self.bound, graph, self.compiled._source.captured(graph))
 
     def program(self, plan: Plan) -> BoundProgram:
         """A plan bound to this call's shapes."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from fuser import shapes, trees
 from fuser.arguments import Bound
-from fuser.errors import ArgumentError, ShapeError
+from fuser.errors import ArgumentError, DeviceError, ShapeError
 from fuser.graph import Graph
 from fuser.runtime import arrays, call, foreign
 from fuser.runtime.arrays import ArrayInfo
@@ -39,12 +39,15 @@ def given(graph: Graph, out: Any, bound: Bound) -> list[ArrayInfo | None]:
 
 def _usable(array: Any, node: Any, graph: Graph, bound: Bound) -> ArrayInfo | None:
     info = arrays.describe(array, "out")
+    if info.place != bound.place:
+        message = f"out= is on {info.place} but the call's arrays are on {bound.place}"
+        raise DeviceError(message, "mixed-devices", notes=["fuser copies nothing between devices by itself"])
     wanted = shapes.evaluate(node.shape, bound.env)
     if info.shape != wanted:
         raise ShapeError(f"out= has shape {info.shape}, the result {wanted}", "out-shape")
     if not (array.flags.writeable if isinstance(array, np.ndarray) else info.writable):
         raise ArgumentError("out= is read-only", "read-only")
-    direct = info.dtype == node.storage and info.contiguous and info.place == bound.place and not graph.effects
+    direct = info.dtype == node.storage and info.contiguous and not graph.effects
     direct = direct and info.writable  # not a native copy of an array of odd address or foreign byte order
     direct = direct and info.pointer % 16 == 0  # kernels store whole vectors
     return info if direct and not any(arrays.overlaps(info, i) for i in bound.infos) else None

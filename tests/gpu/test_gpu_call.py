@@ -139,6 +139,22 @@ def test_arrays_of_host_and_device_are_refused() -> None:
     assert wrong.value.slug == "wrong-device"
 
 
+def test_arrays_that_a_program_refers_to() -> None:
+    import cupy
+
+    weight, host = cupy.arange(5, dtype=cupy.float32), np.ones(5, np.float32)
+    x = cupy.ones((3, 5), cupy.float32)
+    scaled = fuser.compile(lambda x: x * weight)
+    for _ in range(12):
+        np.testing.assert_array_equal(scaled(x).get(), np.tile(np.arange(5), (3, 1)))
+    weight += 1
+    np.testing.assert_array_equal(scaled(x).get(), np.tile(np.arange(5) + 1, (3, 1)))
+    with pytest.raises(FuserError, match=r"`host`, which the program refers to, is on cpu"):
+        fuser.compile(lambda x: x * host)(x)
+    with pytest.raises(FuserError, match="out= is on cpu"):
+        fuser.compile(lambda x: x * 2)(x, out=np.ones((3, 5), np.float32))
+
+
 def test_several_devices() -> None:
     import cupy
 

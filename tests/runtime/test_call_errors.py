@@ -238,6 +238,19 @@ def test_arrays_of_several_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     refused("mixed-devices", lambda: add(_OnGpu(0), _OnGpu(1)), "`x` is on cuda:0", "`y` is on cuda:1")
 
 
+def test_arrays_that_a_program_refers_to_are_where_its_arguments_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(ndarray=_OnGpu))
+    weight = _OnGpu(1)
+    refused("mixed-devices", lambda: fuser.compile(lambda x: x + X)(_OnGpu(0)), "`X`", "on cpu", "cuda:0")
+    refused("mixed-devices", lambda: fuser.compile(lambda x: x + weight)(X), "`weight`", "on cuda:1", "on cpu")
+    refused("mixed-devices", lambda: fuser.compile(lambda x: x + weight)(_OnGpu(0)), "on cuda:1", "on cuda:0")
+
+
+def test_results_go_to_the_device_of_the_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(ndarray=_OnGpu))
+    refused("mixed-devices", lambda: fuser.compile(lambda x: x + 1)(X, out=_OnGpu(1)), "out= is on cuda:1", "cpu")
+
+
 # -- text ------------------------------------------------------------------------------------------
 def test_a_file_that_is_not_utf8(tmp_path: Path) -> None:
     path = tmp_path / "latin.fuse"
