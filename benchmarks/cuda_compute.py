@@ -34,11 +34,11 @@ def form(program: str, options: tuple[Any, ...] | None, x: Any) -> Callable[[], 
     return None
 
 
-def _magnitude(v: Any) -> Any:
+def _magnitude(v):  # no annotations: numba would take them for its own types
     return abs(v)
 
 
-def _square_and_one(v: Any) -> Any:
+def _square_and_one(v):
     return v * v + np.float32(1)
 
 

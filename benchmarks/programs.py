@@ -87,12 +87,6 @@ def adamw(p, g, m, v, step, rate=1e-3):
     return xp.written((), p, m, v)
 
 
-def adam_step(p, g, m, v, rate=1e-3):
-    m = 0.9 * m + 0.1 * g
-    v = 0.999 * v + 0.001 * g * g
-    return p - rate * m / (xp.sqrt(v) + 1e-8), m, v
-
-
 def jacobi(u):
     return xp.put(u, INNER2, 0.25 * (u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:]))
 
@@ -173,15 +167,6 @@ def multi_stat(x, t=0.5):
     return xp.sum(x), xp.sum(x * x), xp.min(x), xp.max(x), xp.count_nonzero(x > t)
 
 
-def row_stats(x):
-    mean = xp.mean(x, axis=-1)
-    return xp.min(x, axis=-1), xp.max(x, axis=-1), mean, xp.sqrt(xp.mean(x * x, axis=-1) - mean * mean)
-
-
-def margins(x):
-    return xp.sum(x * x, axis=1), xp.sum(x * x, axis=0)
-
-
 def nbody(position):
     gap = position[None, :, :] - position[:, None, :]
     squared = xp.sum(gap * gap, axis=-1) + 1e-3
@@ -230,15 +215,6 @@ def add_rmsnorm(x, res, w, eps=1e-6):
     return r, r / xp.sqrt(xp.mean(r * r, axis=-1, keepdims=True) + eps) * w
 
 
-def rmsnorm_backward(x, w, dy, scale):
-    """`scale`: 1 / root mean square of each row, which the forward pass kept."""
-    hat = xp.widened(x) * scale[:, None]
-    wanted = xp.widened(dy)
-    g = wanted * w
-    dx = (g - hat * xp.mean(g * hat, axis=-1, keepdims=True)) * scale[:, None]
-    return xp.cast_like(dx, x), xp.sum(wanted * hat, axis=0)
-
-
 def groupnorm(x, w, b, eps=1e-5):
     n, c, s = x.shape
     g = x.reshape(n, c // 4, 4 * s)
@@ -275,3 +251,28 @@ def batchnorm_relu(x, w, b, eps=1e-5):
     scale = w / xp.sqrt(xp.var(h, axis=(0, 2, 3), ddof=0) + eps)
     y = (h - mean.reshape(shape)) * scale.reshape(shape) + b.reshape(shape)
     return xp.cast_like(xp.relu(y), x)
+
+
+# -- several results ------------------------------------------------------------------------------------
+def adam_step(p, g, m, v, rate=1e-3):
+    m = 0.9 * m + 0.1 * g
+    v = 0.999 * v + 0.001 * g * g
+    return p - rate * m / (xp.sqrt(v) + 1e-8), m, v
+
+
+def row_stats(x):
+    mean = xp.mean(x, axis=-1)
+    return xp.min(x, axis=-1), xp.max(x, axis=-1), mean, xp.sqrt(xp.mean(x * x, axis=-1) - mean * mean)
+
+
+def margins(x):
+    return xp.sum(x * x, axis=1), xp.sum(x * x, axis=0)
+
+
+def rmsnorm_backward(x, w, dy, scale):
+    """`scale`: 1 / root mean square of each row, which the forward pass kept."""
+    hat = xp.widened(x) * scale[:, None]
+    wanted = xp.widened(dy)
+    g = wanted * w
+    dx = (g - hat * xp.mean(g * hat, axis=-1, keepdims=True)) * scale[:, None]
+    return xp.cast_like(dx, x), xp.sum(wanted * hat, axis=0)

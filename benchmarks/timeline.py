@@ -96,7 +96,7 @@ class Timeline:
 
         self._on_own_stream(None)
         self.torch.cuda.synchronize()
-        with profile(activities=[ProfilerActivity.CUDA]) as session:
+        with profile(activities=[ProfilerActivity.CUDA], acc_events=True) as session:
             for turn in turns:
                 if turn is None or turn.own_stream:
                     self.torch.cuda._sleep(100)
