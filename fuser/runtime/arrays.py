@@ -234,7 +234,13 @@ def _describe_torch(value: Any, name: str) -> ArrayInfo:
             notes=["pass x.resolve_conj() (and resolve_neg()), or conjugate inside the function"],
         )
     place = CPU if value.device.type == "cpu" else Place("cuda", value.device.index or 0)
-    writable = place == CPU or value.data_ptr() % dtype.bytes == 0
+    try:
+        address = value.data_ptr()
+    except RuntimeError:
+        hint = "call it outside of torch.func.vmap and grad, and not while torch.compile traces"
+        message = f"`{name}` stands for a tensor and has no memory"
+        raise UnsupportedError(message, "torch-layout", notes=[hint]) from None
+    writable = place == CPU or address % dtype.bytes == 0
     if not writable:
         value = value.clone()
     return ArrayInfo(
@@ -256,10 +262,10 @@ def empty(family: Family, shape: Sequence[int], dtype: DType, place: Place) -> A
 
         with cupy.cuda.Device(place.ordinal):
             return _describe_cupy(cupy.empty(shape, dtype.numpy), "output")
-    import torch
+    from fuser.runtime import tensors
 
-    device = "cpu" if place.kind == "cpu" else f"cuda:{place.ordinal}"
-    return _describe_torch(torch.empty(shape, dtype=torch_dtype(dtype), device=device), "output")
+    make, given = tensors.maker(shape, dtype, place)
+    return _describe_torch(make(*given), "output")
 
 
 def torch_dtype(dtype: DType) -> Any:

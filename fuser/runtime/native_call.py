@@ -1,10 +1,10 @@
 """The native half of the short road: functions in LLVM IR that Python calls as built-ins.
 
 In: nothing. Out: a module with `fuser_road(self, args, nargs)`, of CPython's METH_FASTCALL signature, for NumPy arrays,
-`fuser_device_road` for CuPy's, and `fuser_launch`. `self` is the address of a road, a block of 8-byte words; the
-function walks the road's entries, takes the first that the arguments fit, allocates results, runs the kernels and
-returns what the program returns. Where none fits it returns NotImplemented, and the caller goes the long road.
-`native_entry` lays out the blocks; `native_words` numbers the words.
+`fuser_device_road` for CuPy's, and `fuser_launch`; another with the roads of torch's tensors. `self` is the address of
+a road, a block of 8-byte words; the function walks the road's entries, takes the first that the arguments fit,
+allocates results, runs the kernels and returns what the program returns. Where none fits it returns NotImplemented, and
+the caller goes the long road. `native_entry` lays out the blocks; `native_words` numbers the words.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from llvmlite import ir
 
 from fuser.runtime import native_device, native_launch
-from fuser.runtime.native_layout import CupyLayout, NumpyLayout
+from fuser.runtime.native_layout import CupyLayout, NumpyLayout, TorchLayout
 from fuser.runtime.native_match import Match
 from fuser.runtime.native_run import Run
 from fuser.runtime.native_words import (
@@ -38,12 +38,24 @@ from fuser.runtime.native_words import (
 
 
 def module() -> Any:
-    """The module with all functions."""
+    """The module with all functions but those for torch."""
     m = ir.Module("fuser_road")
-    Road(m, "fuser_road").write(Match(m, "fuser_road_match", NumpyLayout).write(), Run(m, "fuser_road_run").write())
+    run = Run(m, "fuser_road_run", NumpyLayout).write()
+    Road(m, "fuser_road").write(Match(m, "fuser_road_match", NumpyLayout).write(), run)
     plan = native_launch.write(m)
     run = native_device.DeviceRun(m, "fuser_device_run", plan).write()
     Road(m, "fuser_device_road").write(Match(m, "fuser_device_match", CupyLayout).write(), run)
+    return m
+
+
+def torch_module() -> Any:
+    """The module for torch's tensors: of its own, so that only those who have torch load it."""
+    m = ir.Module("fuser_torch_road")
+    match = Match(m, "fuser_torch_match", TorchLayout).write()
+    Road(m, "fuser_torch_road").write(match, Run(m, "fuser_torch_run", TorchLayout).write())
+    plan = native_launch.write(m)
+    run = native_device.TorchDeviceRun(m, "fuser_torch_device_run", plan).write()
+    Road(m, "fuser_torch_device_road").write(match, run)
     return m
 
 

@@ -7,21 +7,18 @@ temporaries.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from fuser.runtime import native_words as w
+from fuser.dtypes import U8
+from fuser.runtime import native_torch
 from fuser.runtime.bound import Launch
-from fuser.runtime.memory import SMALL, empty
 from fuser.runtime.native_entry import ArrayNeed, Entry, Need, NumberNeed, SameNeed, Step
+from fuser.runtime.native_numbers import mode_of, number_need
 from fuser.runtime.quickcpu import CpuCall, address
-
-if TYPE_CHECKING:
-    from fuser.dtypes import DType
-    from fuser.hostexpr import HostExpr
-    from fuser.runtime.bound import BoundProgram
 
 SHORT_BYTES = 1 << 16  # a call that touches less is over before another thread could use the interpreter's lock
 RESULT, SCALAR, ARGUMENT = range(3)  # kinds of outputs, see `native_call`
@@ -31,17 +28,21 @@ Maker = tuple[Callable[..., Any], tuple[Any, ...], int]
 
 def entry(call: CpuCall, args: Sequence[Any]) -> Entry | None:
     """The entry for calls whose arguments are of the kinds of `args`."""
-    plain = all(type(args[k]) is np.ndarray for k in call.places.arrays)
+    plain = call.torch or all(type(args[k]) is np.ndarray for k in call.places.arrays)
     if not plain or call.arena.zeroed or any(number < 0 for _, (number, *_) in call.effects):
         return None
     steps = [_step(call, s) for s in call.program.steps if isinstance(s, Launch)]
     kept = tuple(s for s in steps if s is not None)
     if len(kept) < len(steps):
         return None
+    needs = [_need(call, k, a) for k, a in enumerate(args)]
+    if any(need is None for need in needs):
+        return None
     results, temps = _memory(call)
+    library = native_torch.library() if call.torch else None
     whole = call.places.out is not None  # the answer is the array given as `out`
     return Entry(
-        needs=tuple(_need(call, k, a) for k, a in enumerate(args)),
+        needs=tuple(need for need in needs if need is not None),
         results=results,
         temps=temps,
         steps=kept,
@@ -52,7 +53,8 @@ def entry(call: CpuCall, args: Sequence[Any]) -> Entry | None:
         finish=None if whole or call.finish is tuple else call.finish,
         table=len(call.places.arrays) + len(call.results) + len(temps) + 1,
         release=_bytes(call, args) > SHORT_BYTES,
-        keep=(call, [s.built for s in call.program.steps if isinstance(s, Launch)]),
+        keep=(call, library, [s.built for s in call.program.steps if isinstance(s, Launch)]),
+        library=ctypes.addressof(library) if library is not None else 0,
     )
 
 
@@ -61,20 +63,12 @@ def _memory(call: CpuCall) -> tuple[tuple[Maker, ...], tuple[tuple[int, int, int
     each."""
     first = len(call.places.arrays)
     scratch = first + len(call.results)
-    makers = [(*_maker(shape, dtype), first + k) for k, (shape, dtype) in enumerate(call.results)]
-    if call.places.out is not None:
-        makers = []
+    makers = [] if call.places.out is not None else [(*m, first + k) for k, m in enumerate(call.makers)]
     if not call.arena.nbytes:
         return tuple(makers), tuple((first, 0, scratch + k) for k in range(len(call.arena.offsets)))
     block = scratch + len(call.arena.offsets)
-    makers.append((*_maker((call.arena.nbytes,), np.dtype(np.uint8)), block))
+    makers.append((*call.maker((call.arena.nbytes,), U8), block))
     return tuple(makers), tuple((block, offset, scratch + k) for k, offset in enumerate(call.arena.offsets))
-
-
-def _maker(shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """What makes an array, and its arguments."""
-    small = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize < SMALL
-    return (np.empty if small else empty), (shape, dtype)
 
 
 def _outputs(call: CpuCall) -> tuple[tuple[int, int], ...]:
@@ -91,11 +85,13 @@ def _bytes(call: CpuCall, args: Sequence[Any]) -> int:
     return read + call.arena.nbytes + sum(int(np.prod(s)) * d.itemsize for s, d in call.results)
 
 
-def _need(call: CpuCall, position: int, value: Any) -> Need:
-    """What an argument must be."""
-    if type(value) is np.ndarray:
-        arrays = call.places.arrays
+def _need(call: CpuCall, position: int, value: Any) -> Need | None:
+    """What an argument must be; None where native code cannot tell."""
+    arrays = call.places.arrays
+    if position == call.places.out or position in arrays:
         slot = len(arrays) if position == call.places.out else arrays.index(position)
+        if call.torch:
+            return native_torch.need(value, slot)
         phase = address(value) & 15
         return ArrayNeed(value.dtype, value.shape, value.strides, phase, slot, position in call.written)
     if type(value) is float:
@@ -103,17 +99,6 @@ def _need(call: CpuCall, position: int, value: Any) -> Need:
     if type(value) is not int:
         return SameNeed(value)
     return number_need(call.program, dict(call.places.scalars)[position], int)
-
-
-def number_need(program: BoundProgram, symbol: str, kind: type) -> NumberNeed:
-    """A number whose kernels' parameters it must fit."""
-    low, high = -(1 << 63), (1 << 63) - 1
-    for launch in program.steps:
-        for _, dtype, expr in launch.dynamic if isinstance(launch, Launch) else ():
-            if expr.symbols == {symbol} and dtype.is_integer:
-                info = np.iinfo(dtype.numpy)
-                low, high = max(low, int(info.min)), min(high, int(info.max))
-    return NumberNeed(kind, low, high)
 
 
 def _step(call: CpuCall, launch: Launch) -> Step | None:
@@ -127,14 +112,3 @@ def _step(call: CpuCall, launch: Launch) -> Step | None:
         dynamic.append((slot, positions[expr.value], mode))
     scalars = tuple(0 if v is None else int(v) for v in launch.scalars)
     return Step(launch.built.binary.address, launch.slots, scalars, tuple(dynamic), launch.grid[0], launch.grain)
-
-
-def mode_of(expr: HostExpr, dtype: DType) -> int | None:
-    """How native code makes a kernel's scalar of the number itself; None for expressions and other dtypes."""
-    if expr.op != "sym":
-        return None
-    known = {
-        ("float", "f64"): w.F64_OF_FLOAT, ("float", "f32"): w.F32_OF_FLOAT, ("int", "f64"): w.F64_OF_INT,
-        ("int", "f32"): w.F32_OF_INT, ("int", "i32"): w.I64_OF_INT, ("int", "i64"): w.I64_OF_INT,
-    }  # fmt: skip
-    return known.get((expr.kind, dtype.name))

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from fuser.runtime import cuda, native_plan
+from fuser.runtime import native_plan
 from fuser.runtime import native_words as w
-from fuser.runtime.native_cpu import number_need
 from fuser.runtime.native_entry import NumberNeed, SameNeed, struct_word
+from fuser.runtime.native_numbers import number_need
 
 if TYPE_CHECKING:
     from fuser.runtime.quickcuda import CudaCall
@@ -138,7 +138,7 @@ class DeviceEntry:
         words[w.E_FINISH] = id(finish) if finish is not None else int(not single)
         words[w.E_EMPTY], words[w.E_MISS] = id(None), id(NotImplemented)
         words[w.E_LIBRARY], words[w.E_PLAN] = ctypes.addressof(known), plan.block
-        words[w.E_ORDINAL], words[w.E_FAIL] = call.ordinal, id(_raise_launch_error)
+        words[w.E_ORDINAL], words[w.E_FAIL] = call.ordinal, id(native_plan.raise_error)
         words[w.E_ARENA] = id(self._held(arena.nbytes)) if arena.nbytes else 0
         self.block = (ctypes.c_int64 * len(words))(*words)
 
@@ -178,10 +178,6 @@ class DeviceEntry:
             return 0, 0
         reach = [(d - 1) * s for d, s in zip(value.shape, value.strides, strict=True)]
         return sum(r for r in reach if r < 0), sum(r for r in reach if r > 0) + int(value.itemsize)
-
-
-def _raise_launch_error(code: int) -> None:
-    raise cuda.launch_failed(code)
 
 
 def entry(call: CudaCall, args: Sequence[Any]) -> DeviceEntry | None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from functools import cache
 from typing import Any, Literal, Protocol
@@ -24,6 +24,7 @@ from fuser.record import dataclass
 from fuser.runtime import native_words as w
 from fuser.runtime import pool
 
+Name = Literal["road", "launch", "device_road", "torch_road", "torch_device_road"]  # of built-ins
 ENTRIES = 8  # a road's length: what does not match within it costs a few nanoseconds an entry
 METH_FASTCALL = 0x80
 
@@ -49,6 +50,21 @@ class ArrayNeed:
 
 
 @dataclass(frozen=True)
+class TensorNeed:
+    """A tensor argument of torch: its type, the words of rank with dtype and of its device as DLPack has them, shape,
+    strides in elements, address modulo 16, table place."""
+
+    kind: type
+    rank: int
+    device: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    itemsize: int
+    phase: int
+    slot: int
+
+
+@dataclass(frozen=True)
 class NumberNeed:
     """A Python number; integers between `low` and `high`."""
 
@@ -64,7 +80,7 @@ class SameNeed:
     value: Any
 
 
-Need = ArrayNeed | NumberNeed | SameNeed
+Need = ArrayNeed | TensorNeed | NumberNeed | SameNeed
 
 
 class AnyEntry(Protocol):
@@ -85,11 +101,22 @@ class Step:
     grain: int
 
 
+@dataclass(frozen=True)
+class Device:
+    """What an entry that runs on a GPU has instead of steps: a `LaunchPlan`'s block, the device's number, what raises
+    the error of a launch, and (table place, argument, mode) of run-time numbers."""
+
+    plan: int
+    ordinal: int
+    fail: Callable[[int], None]
+    dynamics: tuple[tuple[int, int, int], ...]
+
+
 @dataclass
 class Entry:
     """One kind of call. results: (callable, arguments, table place) that make an array each. temps: (place of the
     block, offset, table place). effects: (argument, result). pairs: arguments that must not overlap. outputs: (kind,
-    number), see `native_call`."""
+    number), see `native_run`. library: address of the words about an array library other than NumPy."""
 
     needs: tuple[Need, ...]
     results: tuple[tuple[Callable[..., Any], tuple[Any, ...], int], ...]
@@ -103,6 +130,8 @@ class Entry:
     table: int
     release: bool
     keep: tuple[Any, ...]
+    library: int = 0
+    device: Device | None = None
     block: Any = None
     _blocks: list[Any] = field(default_factory=list)
 
@@ -119,7 +148,7 @@ class Entry:
             (w.E_TEMPS, w.E_TEMP, list(self.temps)),
             (w.E_SLOTS, w.E_SLOT, [(k,) for k in slots]),
             (w.E_SCALARS, w.E_SCALAR, [(v,) for v in scalars]),
-            (w.E_DYNAMICS, w.E_DYNAMIC, self._dynamics()),
+            (w.E_DYNAMICS, w.E_DYNAMIC, list(self.device.dynamics) if self.device else self._dynamics()),
             (w.E_STEPS, w.E_STEP, self._steps()),
             (w.E_EFFECTS, w.E_EFFECT, list(self.effects)),
             (w.E_OUTPUTS, w.E_OUTPUT, list(self.outputs)),
@@ -132,6 +161,10 @@ class Entry:
         words[w.E_EMPTY], words[w.E_ELLIPSIS] = id(_EMPTY), id(Ellipsis)
         words[w.E_RELEASE] = int(self.release)
         words[w.E_THREADED] = int(any(s.trips > s.grain for s in self.steps))
+        words[w.E_LIBRARY], words[w.E_MISS] = self.library, id(NotImplemented)
+        if self.device is not None:
+            words[w.E_PLAN], words[w.E_ORDINAL] = self.device.plan, self.device.ordinal
+            words[w.E_FAIL] = id(self.device.fail)
         self.block = (ctypes.c_int64 * len(words))(*words)
 
     def _words(self, values: Sequence[int]) -> int:
@@ -146,18 +179,21 @@ class Entry:
         if isinstance(need, NumberNeed):
             kind = w.K_INT if need.kind is int else w.K_FLOAT
             return (kind, 0, 0, self._words((need.low, need.high)), 0, 0, id(need.kind), 0)
-        flags = w.ALIGNED | (w.WRITEABLE if need.writable else 0)
         dims = self._words((*need.shape, *need.strides))
+        if isinstance(need, TensorNeed):
+            return (w.K_ARRAY, need.rank, len(need.shape), dims, need.phase, need.slot, id(need.kind), need.device)
+        flags = w.ALIGNED | (w.WRITEABLE if need.writable else 0)
         return (w.K_ARRAY, id(need.dtype), len(need.shape), dims, need.phase, need.slot, id(np.ndarray), flags)
 
     def _extent(self, position: int) -> tuple[int, int]:
         """Bytes [low, high) that an array argument occupies, from its data pointer."""
         need = self.needs[position]
-        assert isinstance(need, ArrayNeed)
+        assert isinstance(need, (ArrayNeed, TensorNeed))
         if 0 in need.shape:
             return 0, 0
-        reach = [(d - 1) * s for d, s in zip(need.shape, need.strides, strict=True)]
-        return sum(r for r in reach if r < 0), sum(r for r in reach if r > 0) + int(need.dtype.itemsize)
+        size, unit = (need.itemsize, need.itemsize) if isinstance(need, TensorNeed) else (need.dtype.itemsize, 1)
+        reach = [(d - 1) * s * unit for d, s in zip(need.shape, need.strides, strict=True)]
+        return sum(r for r in reach if r < 0), sum(r for r in reach if r > 0) + int(size)
 
     def _dynamics(self) -> list[tuple[int, ...]]:
         out: list[tuple[int, ...]] = []
@@ -183,9 +219,7 @@ _EMPTY: tuple[()] = ()
 class Road:
     """A built-in function over at most `ENTRIES` entries, newest first. watches: (kind, a, b, expected) objects."""
 
-    def __init__(
-        self, watches: Sequence[tuple[int, Any, Any, Any]], name: Literal["road", "device_road"] = "road"
-    ) -> None:
+    def __init__(self, watches: Sequence[tuple[int, Any, Any, Any]], name: Name = "road") -> None:
         self.name = name
         self._watches = tuple(watches)  # keeps the objects alive that the words below point to
         self._entries: list[AnyEntry] = []
@@ -223,19 +257,19 @@ def _id(value: Any) -> int:
 
 @dataclass(frozen=True)
 class _Native:
-    road: _MethodDef
-    launch: _MethodDef
-    device_road: _MethodDef
+    """Functions by name, without the `fuser_` of their symbols."""
+
+    functions: Mapping[str, _MethodDef]
     keep: Any
 
 
-def _native() -> _Native | None:
+def _native(of_torch: bool = False) -> _Native | None:
     """The compiled functions; None where this interpreter or NumPy is not what they lean on.
 
     One thread makes them: a second set would be forgotten with the call that made it, and its built-ins left dangling.
     """
     with _MAKING:
-        return _made()
+        return _made_for_torch() if of_torch else _made()
 
 
 _MAKING = threading.Lock()
@@ -247,38 +281,51 @@ def _made() -> _Native | None:
         return None
     if not all(_struct_is_as_documented(a) for a in (np.empty((2, 3)), np.arange(10.0)[7:2:-2], np.array(1))):
         return None
+    return _load("native", ("fuser_road", "fuser_launch", "fuser_device_road"), "module")
+
+
+@cache
+def _made_for_torch() -> _Native | None:
+    if _made() is None:
+        return None
+    return _load("native_torch", ("fuser_torch_road", "fuser_torch_device_road"), "torch_module")
+
+
+def _load(label: str, names: Sequence[str], module: str) -> _Native:
+    """The functions of one of `native_call`'s modules."""
     from fuser.runtime import native_code
 
-    linked = native_code.link("native", ("fuser_road", "fuser_launch", "fuser_device_road"), "native_*.py", _write)
-    named = ((name.encode(), address) for name, address in linked.addresses.items())
-    road, launch, device_road = (_MethodDef(name, address, METH_FASTCALL, None) for name, address in named)
-    return _Native(road, launch, device_road, linked)
+    def write() -> Any:
+        from fuser.runtime import native_call
+
+        return getattr(native_call, module)()
+
+    linked = native_code.link(label, names, "native_*.py", write)
+    functions = {
+        name.removeprefix("fuser_"): _MethodDef(name.encode(), address, METH_FASTCALL, None)
+        for name, address in linked.addresses.items()
+    }
+    return _Native(functions, linked)
 
 
-def _write() -> Any:
-    from fuser.runtime import native_call
-
-    return native_call.module()
-
-
-def built_in(name: Literal["road", "launch", "device_road"], owner: int) -> Callable[..., Any]:
+def built_in(name: Name, owner: int) -> Callable[..., Any]:
     """A built-in function over the block of words at `owner`, which must outlive it."""
-    native = _native()
+    native = _native(name.startswith("torch"))
     assert native is not None, "ask usable() first"
     make = ctypes.pythonapi.PyCFunction_NewEx
     make.restype, make.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
-    made: Callable[..., Any] = make(ctypes.addressof(getattr(native, name)), owner, None)
+    made: Callable[..., Any] = make(ctypes.addressof(native.functions[name]), owner, None)
     return made
 
 
-def loaded() -> bool:
-    """Whether the compiled functions are in this process (loading takes 5 ms, compiling 70)."""
-    return bool(_made.cache_info().currsize)
+def loaded(of_torch: bool = False) -> bool:
+    """Whether the compiled functions (for torch's tensors) are in this process: loading takes 5 ms, compiling 70."""
+    return bool((_made_for_torch if of_torch else _made).cache_info().currsize)
 
 
-def usable() -> bool:
-    """Whether the native road can be used in this process."""
-    return _native() is not None
+def usable(of_torch: bool = False) -> bool:
+    """Whether the native road (for torch's tensors) can be used in this process."""
+    return _native(of_torch) is not None
 
 
 def struct_word(value: object, offset: int) -> int:

@@ -67,26 +67,29 @@ class Match(Writer):
     def _overlap(self, record: Any, args: Any) -> Any:
         """Whether the byte ranges of two arrays meet: (argument, argument, low, high, low, high) from their data."""
         b = self.b
-        one, other = (self.layout.data(self.word(args, self.word(record, k), P)) for k in (0, 1))
+        one, other = (self.layout.data(self.layout.see(self.word(args, self.word(record, k), P))) for k in (0, 1))
         low, high, low_2, high_2 = (self.word(record, k) for k in range(2, 6))
         before = b.icmp_unsigned("<", b.add(one, low), b.add(other, high_2))
         return b.and_(before, b.icmp_unsigned("<", b.add(other, low_2), b.add(one, high)))
 
     def _array(self, record: Any, array: Any) -> None:
         b, layout = self.b, self.layout
-        self.leave_if(self.differ(layout.dtype(array), self.word(record, A_OBJECT)), self.no)
-        rank = layout.rank(array)
+        seen = layout.see(array)
+        self.leave_if(self.differ(layout.dtype(seen), self.word(record, A_OBJECT)), self.no)
+        rank = layout.rank(seen)
         self.leave_if(self.differ(rank, self.word(record, A_RANK)), self.no)
-        for condition in layout.unfit(record, array):
+        for condition in layout.unfit(record, seen):
             self.leave_if(condition, self.no)
-        phase = b.and_(layout.data(array), c(15))
+        phase = b.and_(layout.data(seen), c(15))
         self.leave_if(self.differ(phase, self.word(record, A_PHASE)), self.no)
-        dims, strides = layout.dims(array), layout.strides(array)
+        dims, strides = layout.dims(seen), layout.strides(seen)
         known = self.word(record, A_DIMS, P)
         with self.each(rank) as axis:
             self.leave_if(self.differ(self.word(dims, axis), self.word(known, axis)), self.no)
             stride = self.word(known, b.add(rank, axis))
             self.leave_if(self.differ(self.word(strides, axis), stride), self.no)
+        for condition in layout.other(array, seen):
+            self.leave_if(condition, self.no)
 
     def _integer(self, record: Any, value: Any) -> None:
         """Integers must fit the parameter they become; else the long road raises NumPy's error."""

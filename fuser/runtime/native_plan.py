@@ -10,7 +10,7 @@ import ctypes
 import weakref
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NoReturn
 
 from fuser.record import dataclass
 from fuser.runtime import native_entry
@@ -195,9 +195,14 @@ class Driver:
         """Call, and raise where the driver refuses."""
         code = self.call(name, *arguments)
         if code:
-            from fuser.runtime import cuda
+            raise_error(code)
 
-            raise cuda.launch_failed(code)
+
+def raise_error(code: int) -> NoReturn:
+    """The error of a launch that the driver refused."""
+    from fuser.runtime import cuda
+
+    raise cuda.launch_failed(code)
 
 
 @cache

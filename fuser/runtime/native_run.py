@@ -10,7 +10,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from fuser.runtime.native_layout import Layout, NumpyLayout
+from fuser.runtime.native_layout import Layout
 from fuser.runtime.native_words import (
     A_KIND,
     A_SLOT,
@@ -70,11 +70,10 @@ from fuser.runtime.native_words import (
 class Run(Writer):
     """`run(entry, args, pool) -> object`: allocate, launch, write effects, return; NULL with an exception set."""
 
-    layout: type[Layout] = NumpyLayout
-
-    def __init__(self, m: Any, name: str) -> None:
+    def __init__(self, m: Any, name: str, layout: type[Layout]) -> None:
         super().__init__(m, name, P, [P, P, P])
         self.null = ir.Constant(P, None)
+        self.reader = layout(self, self.function.args[0])
 
     def write(self) -> Any:
         entry, args, pool = self.function.args
@@ -82,7 +81,7 @@ class Run(Writer):
         objects = self.room(self.word(entry, E_RESULTS))
         made, clean = self._begin(entry, objects)
         self._arguments(entry, args, table)
-        self._allocate(entry, table, objects, made, clean)
+        self._allocate(entry, table, objects, made, self.null, clean)
         self._launch(entry, args, table, pool)
         with self.records(entry, E_EFFECTS, E_EFFECT, EFFECT_WORDS) as record:
             argument, value = (self.word(args, self.word(record, 0), P), self.word(objects, self.word(record, 1), P))
@@ -105,22 +104,25 @@ class Run(Writer):
         return made, clean
 
     def _arguments(self, entry: Any, args: Any, table: Any) -> None:
-        reader = self.layout(self, entry)
         count = self.variable(I64, c(0))
         with self.records(entry, E_NARGS, E_ARGS, ARG_WORDS) as record:
             k = self.b.load(count, typ=I64)
             self.b.store(self.b.add(k, c(1)), count)
             with self.b.if_then(self.b.icmp_signed("==", self.word(record, A_KIND), c(K_ARRAY))):
-                self.put(table, self.word(record, A_SLOT), reader.data(self.word(args, k, P)))
+                seen = self.reader.see(self.word(args, k, P))
+                self.put(table, self.word(record, A_SLOT), self.reader.data(seen))
 
-    def _allocate(self, entry: Any, table: Any, objects: Any, made: Any, clean: Callable[[], None]) -> None:
+    def _allocate(
+        self, entry: Any, table: Any, objects: Any, made: Any, failed: Any, clean: Callable[[], None]
+    ) -> None:
+        """Results and the block of temporaries by calls of what makes them; `failed` is the answer where one fails."""
         with self.records(entry, E_RESULTS, E_RESULT, RESULT_WORDS) as record:
             array = self.api("PyObject_CallObject", P, self.word(record, 0, P), self.word(record, 1, P))
-            self.leave_if(self.is_zero(array), self.null, clean)
+            self.leave_if(self.is_zero(array), failed, clean)
             k = self.b.load(made, typ=I64)
             self.put(objects, k, array)
             self.b.store(self.b.add(k, c(1)), made)
-            self.put(table, self.word(record, 2), NumpyLayout(self, entry).data(array))
+            self.put(table, self.word(record, 2), self.reader.data(self.reader.see(array)))
         with self.records(entry, E_TEMPS, E_TEMP, TEMP_WORDS) as record:
             base = self.word(table, self.word(record, 0))
             self.put(table, self.word(record, 2), self.b.add(base, self.word(record, 1)))

@@ -9,17 +9,20 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
 
+from fuser.dtypes import DType
 from fuser.graph import Graph, InputAttrs
 from fuser.record import dataclass
 from fuser.runtime import bound, cpu
 from fuser.runtime.bound import BoundProgram, Launch
-from fuser.runtime.memory import empty
+from fuser.runtime.memory import SMALL, empty
 
 Array = np.ndarray[Any, Any]
+Maker = tuple[Callable[..., Any], tuple[Any, ...]]  # a callable and its arguments
 _DATA_OFFSET = 16  # of `data` in PyArrayObject_fields (NumPy's documented C struct), after the object header
 _read = ctypes.c_void_p.from_address
 _BYTE = np.dtype(np.uint8)
@@ -84,6 +87,8 @@ class CpuCall:
     pairs: flat positions of an array that is written and of another array, which must not overlap at a call.
     """
 
+    torch = False  # the family of the arrays: `TorchCall` has torch's
+
     def __init__(
         self,
         program: BoundProgram,
@@ -95,10 +100,11 @@ class CpuCall:
         self.misses = 0  # calls that came here although native code might have taken them
         self.program, self.places, self.finish = program, places, finish
         self.results = tuple((r.shape, r.dtype.numpy) for r in program.results)
+        self.makers = [self.maker(r.shape, r.dtype) for r in program.results]
         self.arena = program.arena
         self._steps = tuple(self._prepare(s) for s in program.steps if isinstance(s, Launch))
         order = [r.node for r in program.results]
-        self.outputs = [(order.index(n), n.shape == ()) for n in graph.outputs]
+        self.outputs = [(order.index(n), n.shape == () and not self.torch) for n in graph.outputs]
         self.returned = dict(returned)
         self.effects = tuple(
             (places.arrays[e.argument], self._source(e.node, order))
@@ -128,13 +134,19 @@ class CpuCall:
         k = self.program.places[node.id] - self.program.arguments - len(self.results)
         return -1, self.arena.offsets[k], node.storage.numpy, shape
 
+    def maker(self, shape: tuple[int, ...], dtype: DType) -> Maker:
+        """What makes an array, and its arguments."""
+        small = prod(shape) * dtype.bytes < SMALL
+        return (np.empty if small else empty), (shape, dtype.numpy)
+
+    def _addresses(self, args: Sequence[Any], results: Sequence[Any]) -> list[int]:
+        inputs = [np.asarray(args[k]) for k in self.places.arrays]
+        return [*map(address, inputs), *map(address, results)]
+
     def __call__(self, args: Sequence[Any]) -> Any:
         places = self.places
-        inputs = [np.asarray(args[k]) for k in places.arrays]
-        results: list[Any] = [empty(shape, dtype) for shape, dtype in self.results]
-        if places.out is not None:
-            results[0] = args[places.out]
-        table = [*map(address, inputs), *map(address, results)]
+        results = [args[places.out]] if places.out is not None else [make(*given) for make, given in self.makers]
+        table = self._addresses(args, results)
         arena = None
         if self.arena.nbytes:
             arena = empty((self.arena.nbytes,), _BYTE)

@@ -7,15 +7,16 @@ come from the array library's own allocator, temporaries from CuPy's pool, launc
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fuser.graph import Graph
-from fuser.runtime import arrays, cuda, native_plan, values
+from fuser.runtime import arrays, cuda, native_plan, tensors, values
+from fuser.runtime.arrays import Place
 from fuser.runtime.bound import Launch
 from fuser.runtime.native_plan import Clear, KernelLaunch, LaunchPlan
 from fuser.runtime.quickcpu import Places
+from fuser.runtime.tensors import Maker
 
 if TYPE_CHECKING:
     from fuser.traces import Launchable
@@ -43,7 +44,8 @@ class CudaCall:
         program = self.program = made.program
         graph: Graph = program.graph
         self.misses = 0  # calls that came here although native code might have taken them
-        self.places, self.finish, self.ordinal, self.graphs = places, finish, made.place.ordinal, graphs
+        self.places, self.finish, self.graphs = places, finish, graphs
+        self.place, self.ordinal = made.place, made.place.ordinal
         self.arena, self.results, self.returned = program.arena, program.results, dict(returned)
         self._result_bytes = program.result_bytes
         self._steps = tuple(s for s in program.steps if isinstance(s, Launch))
@@ -57,7 +59,7 @@ class CudaCall:
         self.fresh = [(k, (shape, dtype.numpy)) for k, (shape, dtype) in enumerate(wanted)]
         self._alone = self.torch and cuda.device_count() == 1  # no other device can be current
         make = _torch_makers if self.torch else _cupy_makers
-        self._makers = make(wanted, self.ordinal)
+        self.makers = make(wanted, made.place)
         self._find_pairs(graph, flat)
 
     def _find_pairs(self, graph: Graph, flat: Sequence[Any]) -> None:
@@ -95,7 +97,7 @@ class CudaCall:
 
     def native_dynamics(self) -> list[tuple[int, int, int]] | None:
         """(table place, argument, mode) of run-time numbers; None where native code cannot work one out."""
-        from fuser.runtime.native_cpu import mode_of
+        from fuser.runtime.native_numbers import mode_of
 
         positions = {symbol: k for k, symbol in self.places.scalars}
         found = []
@@ -143,7 +145,7 @@ class CudaCall:
 
     def _results(self, args: Sequence[Any]) -> list[Any]:
         out = self.places.out
-        return [make() for make in self._makers] if out is None else [args[out]]
+        return [make(*given) for make, given in self.makers] if out is None else [args[out]]
 
     def _run(self, args: Sequence[Any], results: list[Any], table: list[int], stream: int) -> Any:
         held, base = None, 0
@@ -214,23 +216,11 @@ def _torch_address(a: Any) -> int:
     return int(a.data_ptr())
 
 
-def _cupy_makers(wanted: Sequence[tuple[tuple[int, ...], Any]], ordinal: int) -> list[Callable[[], Any]]:
+def _cupy_makers(wanted: Sequence[tuple[tuple[int, ...], Any]], place: Place) -> list[Maker]:
     import cupy
 
-    return [functools.partial(cupy.ndarray, shape, dtype.numpy) for shape, dtype in wanted]
+    return [(cupy.ndarray, (shape, dtype.numpy)) for shape, dtype in wanted]
 
 
-def _torch_makers(wanted: Sequence[tuple[tuple[int, ...], Any]], ordinal: int) -> list[Callable[[], Any]]:
-    import torch
-
-    guards = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
-    swift = getattr(guards, "_empty_strided_cuda", None)
-    if swift is not None and cuda.device_count() == 1:  # what torch.compile's programs allocate with: no parsing
-        return [
-            functools.partial(swift, shape, arrays.c_strides(shape), arrays.torch_dtype(dtype))
-            for shape, dtype in wanted
-        ]
-    device = torch.device("cuda", ordinal)
-    return [
-        functools.partial(torch.empty, shape, dtype=arrays.torch_dtype(dtype), device=device) for shape, dtype in wanted
-    ]
+def _torch_makers(wanted: Sequence[tuple[tuple[int, ...], Any]], place: Place) -> list[Maker]:
+    return [tensors.maker(shape, dtype, place) for shape, dtype in wanted]

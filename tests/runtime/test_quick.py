@@ -313,7 +313,7 @@ def test_a_forked_child_calls_on() -> None:
 
 @native
 def test_an_exception_in_the_middle_leaves_the_road_usable(monkeypatch: pytest.MonkeyPatch) -> None:
-    from fuser.runtime import native_cpu
+    from fuser.runtime import quickcpu
 
     calls = [0]
 
@@ -323,7 +323,7 @@ def test_an_exception_in_the_middle_leaves_the_road_usable(monkeypatch: pytest.M
             raise MemoryError("no room")
         return np.empty(*args)
 
-    monkeypatch.setattr(native_cpu, "_maker", lambda shape, dtype: (empty, (shape, dtype)))
+    monkeypatch.setattr(quickcpu.CpuCall, "maker", lambda self, shape, dtype: (empty, (shape, dtype.numpy)))
     run = fuser.compile(lambda x: (x * 2, x.sum(axis=0)))
     for _ in range(2):
         run(X)

@@ -84,7 +84,7 @@ def quick(driver: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> quickcuda.Cuda
         ),
     )
     made: Any = SimpleNamespace(program=program, family="cupy", place=Place("cuda", 0))
-    monkeypatch.setattr(quickcuda, "_cupy_makers", lambda wanted, ordinal: [lambda: Memory(0x3000)])
+    monkeypatch.setattr(quickcuda, "_cupy_makers", lambda wanted, place: [(Memory, (0x3000,))])
     monkeypatch.setattr(cuda, "allocate", lambda nbytes: Memory(0x4000))
     return quickcuda.CudaCall(made, Places((0, 2), ((1, "=a"),)), (), None)
 

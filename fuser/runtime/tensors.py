@@ -1,0 +1,64 @@
+"""Fresh torch tensors, by the shortest way that this torch has.
+
+In: shape, dtype, place. Out: what makes such a tensor, as a callable with its arguments. Its own file because the long
+road, the short ones and native code make them alike. On a GPU memory is torch's allocator's; on the CPU large tensors
+lie in recycled blocks (`memory`), since the first touch of fresh pages costs more than most kernels.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from functools import cache
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from fuser import dtypes
+from fuser.dtypes import DType
+from fuser.runtime import memory
+from fuser.runtime.arrays import CPU, Place, torch_dtype
+
+Maker = tuple[Callable[..., Any], tuple[Any, ...]]
+
+
+def maker(shape: Sequence[int], dtype: DType, place: Place) -> Maker:
+    """What makes an uninitialised C-contiguous tensor."""
+    import torch
+
+    shape, wanted = tuple(shape), torch_dtype(dtype)
+    if place == CPU and prod(shape) * dtype.bytes >= memory.SMALL:
+        return _recycled, (shape, np.dtype(np.int16) if dtype == dtypes.BF16 else dtype.numpy, wanted)
+    swift = _swift(place.kind)
+    if swift is not None:
+        return swift, (shape, _strides(shape), wanted)
+    return functools.partial(torch.empty, shape, dtype=wanted, device=torch.device(str(place))), ()
+
+
+def _recycled(shape: tuple[int, ...], dtype: np.dtype[Any], wanted: Any) -> Any:
+    """A tensor over a recycled block. bf16 comes as integers: torch takes no array of it."""
+    import torch
+
+    made = torch.from_numpy(memory.empty(shape, dtype))
+    return made if made.dtype == wanted else made.view(wanted)
+
+
+def _strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """C order, in elements; as torch has it for tensors of no elements."""
+    strides, step = [], 1
+    for d in reversed(shape):
+        strides.append(step)
+        step *= max(d, 1)
+    return tuple(reversed(strides))
+
+
+@cache
+def _swift(kind: str) -> Callable[..., Any] | None:
+    """What torch.compile's programs allocate with: no parsing of keywords. It takes the current device."""
+    import torch
+
+    if kind == "cuda" and torch.cuda.device_count() > 1:
+        return None
+    guards = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
+    return getattr(guards, f"_empty_strided_{kind}", None)
