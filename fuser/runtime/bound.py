@@ -44,22 +44,25 @@ class Result:
 
 @dataclass(frozen=True)
 class Scratch:
-    """Memory within a call: a temporary, a workspace, or counters that start at zero."""
+    """Memory within a call: a temporary, a workspace, or counters and flags that start at zero; counters end there."""
 
     nbytes: int
     zeroed: bool = False
+    restored: bool = False
 
 
 @dataclass(frozen=True)
 class Arena:
     """One block of memory for all scratch of a call: offsets in the order of `BoundProgram.scratch`.
 
-    The first `zeroed` bytes are set to zero before the first launch: counters, which live to the end.
+    The first `zeroed` bytes are set to zero before the first launch: counters and flags, which live to the end.
+    counters: the blocks (by number) in them, where all are zero again after every call; none where some are not.
     """
 
     offsets: tuple[int, ...] = ()
     nbytes: int = 0
     zeroed: int = 0
+    counters: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -195,7 +198,9 @@ class Binder:
                 counters[k] = zeroed
                 zeroed += -(-block.nbytes // ALIGNMENT) * ALIGNMENT
         offsets, total = place(lives)
-        return Arena(tuple(counters.get(k, zeroed + o) for k, o in enumerate(offsets)), zeroed + total, zeroed)
+        placed = tuple(counters.get(k, zeroed + o) for k, o in enumerate(offsets))
+        restored = all(self.scratch[k].restored for k in counters)
+        return Arena(placed, zeroed + total, zeroed, tuple(counters) if restored else ())
 
     def _shape(self, node: Node) -> tuple[int, ...]:
         if node.id not in self.shapes:
@@ -228,7 +233,8 @@ class Binder:
                 slots.append(self._place(self.graph.by_id[b.node]))
             else:
                 nbytes = int(wrap(b.size).evaluate(self.env)) * b.dtype.bytes
-                slots.append(self._workspace(b.name, Scratch(nbytes, zeroed=b.role in ("counter", "flags"))))
+                block = Scratch(nbytes, b.role in ("counter", "flags"), b.role == "counter")
+                slots.append(self._workspace(b.name, block))
         if 0 in grid:
             return None  # nothing to do; the buffers above exist all the same
         fixed: list[Any] = []

@@ -4,7 +4,8 @@ In: an LLVM module. Out: `fuser_launch(self, args, nargs)` in it, of CPython's M
 address of a plan of launches; `args` are the stream, then addresses and the bits of run-time scalars; constants of the
 plan follow them in one table, and each kernel's parameters are places in that table. Returns CUDA's error code, 0 for
 success. A plan that has a graph is replayed as that, its nodes patched where a word has changed since the last replay;
-while another thread does so, its kernels are launched one by one.
+while another thread does so, its kernels are launched one by one. Launched so on the device's default stream, a plan
+whose counters are zero after every call takes lasting ones, and clears nothing.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from fuser.runtime.native_words import I8, I32, I64, VOID, P, Writer, c
 # Words of a plan of launches; of a kernel in it; of a graph of it.
 (
     L_FUNCTION, L_GIVEN, L_CONSTANTS, L_CONSTANT, L_STEPS, L_STEP, L_GRAPH, L_CLEAR, L_CLEAR_PLACE, L_CLEAR_BYTES,
-    LAUNCH_WORDS,
-) = range(11)  # fmt: skip
-STEP_WORDS = 8
+    L_COUNTERS, L_COUNTER, LAUNCH_WORDS,
+) = range(13)  # fmt: skip
+STEP_WORDS, COUNTER_WORDS = 8, 2  # of a lasting counter: its place in the table, its address
 S_KERNEL, S_GRID_X, S_GRID_Y, S_BLOCK, S_SHARED, S_COUNT, S_PLACES, S_NODE = range(STEP_WORDS)
 G_LOCK, G_EXEC, G_REPLAY, G_PATCH, G_LAST, G_CLEAR_NODE, G_PATCH_CLEAR, G_CONTEXT, GRAPH_WORDS = range(9)
 CU_LAUNCH = ir.FunctionType(I32, [P, I32, I32, I32, I32, I32, I32, I32, P, P, P]).as_pointer()
@@ -83,8 +84,11 @@ class _Start(Writer):
 
     def _one_by_one(self, plan: Any, table: Any, stream: Any, code: Any) -> None:
         b = self.b
-        nbytes = self.word(plan, L_CLEAR_BYTES)
-        with b.if_then(self.differ(nbytes, c(0))):
+        nbytes, lasting = self.word(plan, L_CLEAR_BYTES), self.differ(self.word(plan, L_COUNTERS), c(0))
+        lasting = b.and_(lasting, self.is_zero(stream))
+        with b.if_then(lasting), self.records(plan, L_COUNTERS, L_COUNTER, COUNTER_WORDS) as record:
+            self.put(table, self.word(record, 0), self.word(record, 1))
+        with b.if_then(b.and_(self.differ(nbytes, c(0)), b.not_(lasting))):
             clear = b.inttoptr(self.word(plan, L_CLEAR), CU_CLEAR)
             place = self.word(table, self.word(plan, L_CLEAR_PLACE))
             b.store(b.call(clear, [place, ir.Constant(I8, 0), nbytes, stream]), code)

@@ -42,10 +42,15 @@ class KernelLaunch:
 
 @dataclass(frozen=True)
 class Clear:
-    """Bytes to set to zero before the first kernel: their address is one of the words given at the call."""
+    """Bytes to set to zero before the first kernel: their address is one of the words given at the call.
+
+    lasting: on the default stream, words of the table (all that lie in those bytes) are replaced by these addresses of
+    counters that are zero, and nothing is cleared.
+    """
 
     place: int
     nbytes: int
+    lasting: tuple[tuple[int, int], ...] = ()
 
 
 class LaunchPlan:
@@ -63,12 +68,15 @@ class LaunchPlan:
         words[w.L_FUNCTION], words[w.L_GIVEN] = driver.address("launch"), given
         words[w.L_CONSTANTS], words[w.L_CONSTANT] = len(self._constants), self._words(self._constants)
         words[w.L_STEPS], words[w.L_STEP] = len(kernels), self._words(records)
+        self._records = self._keep[-1]
         if clear is not None:
             words[w.L_CLEAR], words[w.L_CLEAR_PLACE] = driver.address("clear"), clear.place
             words[w.L_CLEAR_BYTES] = clear.nbytes
+            words[w.L_COUNTERS] = len(clear.lasting)
+            words[w.L_COUNTER] = self._words([v for record in clear.lasting for v in record])
         self.block = self._words(words)
         self.table = given + len(self._constants)  # words of a call's table
-        self._block, self._records = self._keep[-1], self._keep[-2]
+        self._block = self._keep[-1]
         self.launch: Callable[..., int] = native_entry.built_in("launch", self.block)
 
     def _place(self, parameter: tuple[int | None, int]) -> int:

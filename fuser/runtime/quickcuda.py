@@ -157,7 +157,7 @@ class CudaCall:
         if self._dynamic:
             env = self.places.numbers(args)
             table += [values.slot_bits(values.convert(e.evaluate(env), dtype), dtype) for dtype, e in self._dynamic]
-        plan = self.plan or self._make_plan()
+        plan = self.plan or self._make_plan(stream)
         code = plan.launch(stream, *table)
         if code == cuda.INVALID_CONTEXT:  # this thread's first call of the driver
             cuda.make_current(self.ordinal)
@@ -179,8 +179,8 @@ class CudaCall:
             found[k] = args[self.places.arrays[argument]]
         return found[0] if self.finish is None else self.finish(tuple(found))
 
-    def _make_plan(self) -> LaunchPlan:
-        """The launches, with every kernel loaded on the current device."""
+    def _make_plan(self, stream: int) -> LaunchPlan:
+        """The launches, with every kernel loaded on the current device; `stream` is that of the first call."""
         driver = native_plan.driver()
         assert driver is not None, "ask suits() first"
         kernels = []
@@ -190,9 +190,18 @@ class CudaCall:
             parameters = _parameters(step, first)
             first += len(step.dynamic)
             kernels.append(KernelLaunch(loaded.function, step.grid, step.block, loaded.shared, parameters))
-        clear = Clear(self._count - 1, self.arena.zeroed) if self.arena.zeroed else None
+        clear = Clear(self._count - 1, self.arena.zeroed, self._lasting(stream)) if self.arena.zeroed else None
         self.plan = LaunchPlan(kernels, first, driver, clear)
         return self.plan
+
+    def _lasting(self, stream: int) -> tuple[tuple[int, int], ...]:
+        """Table places of counters and where they are on the default stream. None for a plan that is first used on
+        another stream: that one may be recording a graph, when no memory can be had."""
+        arena = self.arena
+        if stream != cuda.DEFAULT_STREAM or not arena.counters or arena.zeroed > cuda.COUNTER_BYTES:
+            return ()
+        first, address = self._count - 1 - len(arena.offsets), cuda.counters(self.ordinal)
+        return tuple((first + k, address + arena.offsets[k]) for k in arena.counters)
 
 
 def _parameters(step: Launch, first: int) -> tuple[tuple[int | None, int], ...]:

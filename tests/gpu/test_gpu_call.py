@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
@@ -115,6 +116,31 @@ def test_two_streams_at_once() -> None:
     for value, (scan, total) in results:
         assert float(total) == value * 200_000
         assert float(scan[-1]) == value * 200_000
+
+
+def test_counters_last_on_the_default_stream_and_are_right_on_all() -> None:
+    """Threads launch split sums of several programs on the default stream while other streams run them too."""
+    import cupy
+
+    runs = [fuser.compile(lambda x, k=k: np.sum(x * k)) for k in (1, 2, 3)]
+    x = cupy.arange(1 << 20, dtype=cupy.float64)
+    want = [float((np.arange(1 << 20) * k).sum()) for k in (1, 2, 3)]
+    assert [float(run(x)) for run in runs] == want
+    found: list[list[float]] = []
+
+    def work(stream: Any) -> None:
+        with stream:
+            sums = [run(x) for _ in range(50) for run in runs]
+            found.append([float(s) for s in sums])
+
+    streams = [cupy.cuda.Stream.null] * 4 + [cupy.cuda.Stream(non_blocking=True) for _ in range(4)]
+    cupy.cuda.Device().synchronize()
+    threads = [threading.Thread(target=work, args=(s,)) for s in streams]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert found == [want * 50] * 8
 
 
 def test_torch_tensors_come_back_in_kind() -> None:

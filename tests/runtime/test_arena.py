@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fuser
+from fuser.runtime import call
 from fuser.runtime.arena import ALIGNMENT, Life, place
+from fuser.runtime.arrays import Place
 
 LIVES = st.lists(
     st.builds(
@@ -52,3 +54,19 @@ def test_a_program_of_many_products_reuses_memory() -> None:
     assert program.arena.nbytes <= 3 * x.nbytes
     plan = run.plan(x)
     assert plan.temporary_bytes == program.arena.nbytes
+
+
+def test_counters_that_end_at_zero_are_told_from_flags() -> None:
+    """A sum leaves its counters at zero; what the tiles of a scan have published stays."""
+
+    def arena(function: Any) -> Any:
+        plan = fuser.compile(function).plan("f32[300000]", device="sm_90")
+        steps = tuple(zip(plan.groups, plan.built, strict=True))
+        return call.bind(plan.graph, steps, Place("cuda", 0), {"x.0": 300000}).arena
+
+    total = arena(lambda x: np.sum(x))
+    assert [total.offsets[k] for k in total.counters] == [0]
+    assert total.zeroed == ALIGNMENT
+    both = arena(lambda x: (np.sum(x), np.cumsum(x)))
+    assert both.zeroed > ALIGNMENT
+    assert not both.counters

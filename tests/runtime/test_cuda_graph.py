@@ -73,6 +73,18 @@ def test_counters_are_cleared_where_they_are_now(driver: FakeDriver) -> None:
         assert driver.seen == [("clear", y, 512, 4), *launches(4, 10, y, 30)]
 
 
+def test_a_graph_clears_its_own_counters(driver: FakeDriver) -> None:
+    """It may be replayed on any stream."""
+    made = plan(driver, Clear(1, 512, ((1, 0x900),)))
+    made.launch(0, 10, 20, 30)
+    assert driver.seen == launches(None, 10, 0x900, 30)  # type: ignore[arg-type]
+    made.record([10, 20, 30])
+    for stream in (None, 4):
+        driver.seen.clear()
+        made.launch(stream or 0, 10, 20, 30)
+        assert driver.seen == [("clear", 20, 512, stream), *launches(stream, 10, 20, 30)]  # type: ignore[arg-type]
+
+
 def test_a_patch_that_failed_is_made_again(driver: FakeDriver) -> None:
     made = plan(driver)
     made.record([10, 20, 30])

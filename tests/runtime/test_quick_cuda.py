@@ -14,7 +14,7 @@ from fuser.hostexpr import scalar_symbol
 from fuser.runtime import cuda, native_entry, native_plan, quickcuda
 from fuser.runtime.arrays import Place
 from fuser.runtime.bound import Arena, Launch, encode_ctype
-from fuser.runtime.native_plan import KernelLaunch, LaunchPlan
+from fuser.runtime.native_plan import Clear, KernelLaunch, LaunchPlan
 from fuser.runtime.quickcpu import Places
 from fuser.runtime.values import convert
 from tests.runtime.fake_driver import FakeDriver
@@ -52,6 +52,20 @@ def test_the_first_error_ends_it(driver: FakeDriver) -> None:
     kernels = [KernelLaunch(BROKEN, (1, 1), 32, 0, ())] * 3
     assert LaunchPlan(kernels, 0, native_plan.Driver(driver)).launch(None or 0) == 700
     assert len(driver.seen) == 1
+
+
+def test_on_the_default_stream_counters_last(driver: FakeDriver) -> None:
+    """Elsewhere kernels of two streams could meet at one counter: those are cleared before each call."""
+    kernels = [KernelLaunch(ADD, (5, 6), 128, 0, ((0, 0), (1, 0), (2, 0), (3, 0)))]
+    made = LaunchPlan(kernels, 4, native_plan.Driver(driver), Clear(1, 512, ((2, 0x900), (3, 0xA00))))
+    size = (5, 6, 1, 128, 1, 1, 0)
+    for stream in (0, 7, 0):
+        driver.seen.clear()
+        assert made.launch(stream, 1, 20, 30, 40) == 0
+        if stream:
+            assert driver.seen == [("clear", 20, 512, 7), (ADD, size, 7, [1, 20, 30, 40])]
+        else:
+            assert driver.seen == [(ADD, size, None, [1, 20, 0x900, 0xA00])]
 
 
 class Memory:
@@ -116,6 +130,18 @@ def test_a_thread_without_a_context_gets_one(
     driver.codes = [719]
     with pytest.raises(InternalError, match="code 719"):
         quick([Memory(0x1000), 1.0, Memory(0x2000)])
+
+
+def test_a_plan_takes_lasting_counters_on_the_default_stream(
+    quick: quickcuda.CudaCall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cuda, "counters", lambda ordinal: 0x7000)
+    quick.arena = Arena((0, 256, 512), 768, 512, (0, 1))
+    quick._count = 7
+    assert quick._lasting(cuda.DEFAULT_STREAM) == ((3, 0x7000), (4, 0x7100))
+    assert quick._lasting(0x77) == ()
+    quick.arena = Arena((0,), 1 << 20, 1 << 20, (0,))
+    assert quick._lasting(cuda.DEFAULT_STREAM) == (), "too many for the room there is"
 
 
 def test_out_of_memory_says_what_was_needed(quick: quickcuda.CudaCall, monkeypatch: pytest.MonkeyPatch) -> None:
