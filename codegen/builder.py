@@ -25,7 +25,6 @@ from fuser.codegen.loops import (
     BufferParam,
     BufferRole,
     Collective,
-    Fence,
     For,
     If,
     Kernel,
@@ -352,9 +351,6 @@ class KernelBuilder:
     def barrier(self) -> None:
         self.emit(Barrier())
 
-    def fence(self) -> None:
-        self.emit(Fence())
-
     def shuffle(self, value: Operand, xor: int, name: str = "") -> Var:
         """`value` of lane `lane ^ xor`."""
         var = Var(self.fresh(name or "other"), value.dtype)
@@ -366,10 +362,10 @@ class KernelBuilder:
         if width > 1:
             self.emit(Collective(reduction, operand, tuple(state), width, stride))
 
-    def ticket(self, buffer: str, index: Bound, limit: Bound, name: str = "ticket") -> Var:
+    def ticket(self, buffer: str, index: Bound, limit: Bound, name: str = "ticket", ordered: bool = True) -> Var:
         """Takes the next number from an atomic counter that wraps to 0 after `limit`."""
         var = Var(self.fresh(name), I32)
-        self.emit(Ticket(var, buffer, self._index(index), self._index(limit)))
+        self.emit(Ticket(var, buffer, self._index(index), self._index(limit), ordered))
         return var
 
     def send(

@@ -28,7 +28,6 @@ from fuser.codegen.loops import (
     ClusterArrive,
     ClusterWait,
     Collective,
-    Fence,
     For,
     If,
     Kernel,
@@ -133,7 +132,7 @@ class _Expander:
         self.on: dict[type, Callable[[Any], None]] = {
             Let: self.let, Mutable: self.mutable, Assign: self.assign, Load: self.access, LoadVec: self.access,
             Store: self.access, StoreVec: self.access, For: self.loop, If: self.branch, Alloc: self.out.emit,
-            Special: self.special, Barrier: self.out.emit, Fence: self.out.emit, Shuffle: self.shuffle,
+            Special: self.special, Barrier: self.out.emit, Shuffle: self.shuffle,
             Ticket: self.access, ClusterArrive: self.out.emit, ClusterWait: self.out.emit,
             Send: self.access, Mailbox: self.out.emit, Receive: self.out.emit, Publish: self.access, Await: self.access,
             AsyncCopy: self.access, AsyncCommit: self.out.emit, AsyncWait: self.out.emit,

@@ -5,7 +5,7 @@ exists only as the tuple of a LoadVec/StoreVec. A `Let` binds one operator of th
 there is no expression nesting and a 5,000-operator chain is 5,000 statements.
 
 Core: Let, Mutable, Assign, Load, Store, LoadVec, StoreVec, For, If, Alloc. SIMT extension (CUDA): Special, Barrier,
-Shuffle, Collective, Ticket, Fence, asynchronous copies, clusters, flags. CPU extension: For("parallel") and
+Shuffle, Collective, Ticket, asynchronous copies, clusters, flags. CPU extension: For("parallel") and
 For("vector"). Meaning is what `codegen/simt.py` does.
 
 Integer division: `trunc_div` and `trunc_rem` on index types are C's, and only ever see non-negative operands.
@@ -178,11 +178,6 @@ class Barrier:
 
 
 @dataclass(frozen=True)
-class Fence:
-    """Earlier global writes of this thread become visible to the device before its later ones."""
-
-
-@dataclass(frozen=True)
 class Shuffle:
     """`var = value` of lane `lane ^ xor` within the warp; all 32 lanes of a warp take part."""
 
@@ -214,13 +209,16 @@ class Ticket:
     """`var = old value` of an atomic counter that wraps to 0 after `limit` (i32): counter[index] = old == limit ? 0 :
     old + 1.
 
-    Taken by every thread that executes it; schedules guard it to one thread.
+    Taken by every thread that executes it; schedules guard it to one thread. What that thread did before, and what its
+    block did before its last barrier, is handed on to whoever takes a later ticket of that counter, and to that one's
+    block behind a barrier. Not so where `ordered` is false: such tickets only number blocks.
     """
 
     var: Var
     buffer: str
     index: Operand
     limit: Operand
+    ordered: bool = True
 
 
 @dataclass(frozen=True)
@@ -325,12 +323,12 @@ def flag_words(dtype: DType) -> int:
 
 Statement = (
     Let | Mutable | Assign | Load | Store | LoadVec | StoreVec | For | If | Alloc
-    | Special | Barrier | Fence | Shuffle | Collective | Ticket
+    | Special | Barrier | Shuffle | Collective | Ticket
     | AsyncCopy | AsyncCommit | AsyncWait
     | ClusterArrive | ClusterWait | Mailbox | Send | Receive | Publish | Await
 )  # fmt: skip
 SIMT_ONLY = (
-    Special, Barrier, Fence, Shuffle, Collective, Ticket, AsyncCopy, AsyncCommit, AsyncWait, ClusterArrive, ClusterWait,
+    Special, Barrier, Shuffle, Collective, Ticket, AsyncCopy, AsyncCommit, AsyncWait, ClusterArrive, ClusterWait,
     Mailbox, Send, Receive, Publish, Await,
 )  # fmt: skip
 

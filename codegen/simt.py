@@ -78,8 +78,7 @@ class _Launch:
         self.cluster = kernel.launch.cluster
         if self.grid[0] % self.cluster:
             raise SimtError(f"a grid of {self.grid[0]} is no multiple of its clusters of {self.cluster}", "simt-grid")
-        fences = bool(kinds & {loops.Fence, loops.Ticket})
-        self.sync = Sync(self.grid[0] * self.grid[1], self.threads, fences, self.cluster)
+        self.sync = Sync(self.grid[0] * self.grid[1], self.threads, self.cluster)
         self.clock = 0
         self.published: dict[tuple[str, int], Any] = {}  # values behind flags
         self.scalars = {p.name: np.full((1, 1), p.expr.evaluate(env), p.dtype.numpy) for p in kernel.scalars}
@@ -137,7 +136,7 @@ class _Machine:
             loops.Let: self.let, loops.Mutable: self.mutable, loops.Assign: self.assign,
             loops.Load: self.load, loops.Store: self.store, loops.LoadVec: self.load, loops.StoreVec: self.store,
             loops.For: self.loop, loops.If: self.branch, loops.Alloc: self.alloc, loops.Special: self.special,
-            loops.Barrier: self.barrier, loops.Fence: self.fence, loops.Shuffle: self.shuffle,
+            loops.Barrier: self.barrier, loops.Shuffle: self.shuffle,
             loops.Collective: self.collective, loops.Ticket: self.ticket,
             loops.ClusterArrive: self.cluster_arrive, loops.ClusterWait: self.cluster_wait,
             loops.Send: self.send, loops.Publish: self.publish, loops.Await: self.wait_for,
@@ -238,7 +237,7 @@ class _Machine:
         """A CPU kernel's parallel loop: its iterations are the blocks."""
         bounds = (int(self.value(x)[0, 0]) for x in (s.start, s.stop, s.step))
         iterations = np.arange(*bounds)
-        self.launch.sync = Sync(iterations.size, 1, fences=False)
+        self.launch.sync = Sync(iterations.size, 1)
         for first in range(0, iterations.size, BATCH):
             numbers = np.arange(first, min(first + BATCH, iterations.size))
             machine = _Machine(self.launch, numbers)
@@ -322,10 +321,7 @@ class _Machine:
 
     # -- synchronisation ---------------------------------------------------------------------------
     def barrier(self, s: loops.Barrier, mask: Mask) -> None:
-        self.sync.barrier(self.blocks, self.full(mask))
-
-    def fence(self, s: loops.Fence, mask: Mask) -> None:
-        self.sync.fence(self.blocks, self.full(mask), self.tick())
+        self.sync.barrier(self.blocks, self.full(mask), self.tick())
 
     def shuffle(self, s: loops.Shuffle, mask: Mask) -> None:
         self.sync.arrived(self.full(mask), "shuffle", WARP)
@@ -337,7 +333,7 @@ class _Machine:
         state = [np.broadcast_to(self.value(v), self.lanes) for v in s.state]
         row = self.table.reduction(s.reduction)
         if s.width * s.stride > WARP:
-            self.sync.barrier(self.blocks, self.full(mask))
+            self.sync.barrier(self.blocks, self.full(mask), self.tick())
         combined = collective(row, self.emit, dtypes, state, s.width, s.stride)
         for var, new in zip(s.state, combined, strict=True):
             self.set(var, new, mask)
@@ -354,7 +350,8 @@ class _Machine:
             old[r, c] = memory.data[counter]
             last = bool(old[r, c] >= top)
             memory.data[counter] = 0 if last else old[r, c] + 1
-            self.sync.ticket((s.buffer, counter), int(self.blocks[r]), c, last, self.tick())
+            if s.ordered:
+                self.sync.ticket((s.buffer, counter), int(self.blocks[r]), c, last, self.tick())
         self.values[s.var.name] = old
 
     def copy(self, s: loops.AsyncCopy, mask: Mask) -> None:

@@ -1,4 +1,4 @@
-"""How threads of the SIMT interpreter meet: barriers, fences, tickets, shuffles and collectives.
+"""How threads of the SIMT interpreter meet: barriers, tickets, shuffles and collectives.
 
 In: the mask of threads that arrive. Out: epochs and the order of tickets, from which `simt_memory` knows what
 is a race; exchanged values. A divergent arrival is a `SimtError`. Its own file because this is all that
@@ -28,7 +28,7 @@ Values = npt.NDArray[Any]
 class Taken:
     """One ticket: which counter, its place in time, who took it, and what was visible to the device by then.
 
-    released: per thread of the block, the clock up to which its global writes are fenced and behind a barrier.
+    released: per thread of the block, the clock up to which what it did is handed on: its block's last barrier.
     """
 
     counter: tuple[str, int]
@@ -43,14 +43,12 @@ class Taken:
 class Sync:
     """Synchronisation state of a whole grid of `blocks` blocks of `threads` threads."""
 
-    def __init__(self, blocks: int, threads: int, fences: bool, cluster: int = 1) -> None:
+    def __init__(self, blocks: int, threads: int, cluster: int = 1) -> None:
         self.threads, self.cluster = threads, cluster
         self.epoch = np.zeros(blocks, np.int64)
         self.tickets: dict[int, list[Taken]] = defaultdict(list)
         self.taken = 0
-        # Clock of each thread's last fence, and of its last fence before its block's last barrier.
-        self.fence_clock = np.zeros((blocks, threads) if fences else (0, threads), np.int64)
-        self.met_clock = self.fence_clock.copy()
+        self.met = np.zeros(blocks, np.int64)  # clock of each block's last barrier
         # Clusters, a block each: when it arrived (-1: it has not), up to when others' writes are visible to it, and
         # when another block last wrote to it.
         self.pending = np.full(blocks, -1, np.int64)
@@ -75,16 +73,11 @@ class Sync:
             )
         return mask
 
-    def barrier(self, blocks: Ints, mask: Bools) -> None:
+    def barrier(self, blocks: Ints, mask: Bools, clock: int) -> None:
         """blocks: global numbers of the batch's blocks; mask: [blocks, threads]."""
         here = blocks[self.arrived(mask, "barrier", self.threads)[:, 0]]
         self.epoch[here] += 1
-        if self.met_clock.size:
-            self.met_clock[here] = self.fence_clock[here]
-
-    def fence(self, blocks: Ints, mask: Bools, clock: int) -> None:
-        rows, columns = np.nonzero(mask)
-        self.fence_clock[blocks[rows], columns] = clock
+        self.met[here] = clock
 
     # -- clusters ----------------------------------------------------------------------------------
     def cluster_arrive(self, blocks: Ints, mask: Bools, clock: int) -> None:
@@ -117,8 +110,8 @@ class Sync:
     # -- tickets -----------------------------------------------------------------------------------
     def ticket(self, key: tuple[str, int], block: int, lane: int, last: bool, clock: int) -> None:
         """Records that thread `lane` of `block` took a ticket of a counter."""
-        released = self.met_clock[block].copy()
-        released[lane] = self.fence_clock[block, lane]
+        released = np.full(self.threads, self.met[block])
+        released[lane] = clock
         thread = block * self.threads + lane
         self.taken += 1
         taken = Taken(key, self.taken, last, clock, thread, int(self.epoch[block]), released)

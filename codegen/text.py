@@ -20,7 +20,6 @@ from fuser.codegen.loops import (
     ClusterArrive,
     ClusterWait,
     Collective,
-    Fence,
     For,
     If,
     Kernel,
@@ -93,10 +92,12 @@ _LINES: dict[type, Callable[[Any], str]] = {
     Alloc: lambda s: f"{s.space} {s.name}: {s.dtype}[{s.size}]",
     Special: lambda s: f"{s.var.name} = {s.name} index",
     Barrier: lambda s: "barrier",
-    Fence: lambda s: "fence",
     Shuffle: lambda s: f"{s.var.name} = {operand(s.value)} of lane ^ {s.xor}",
     Collective: _collective,
-    Ticket: lambda s: f"{s.var.name} = ticket {s.buffer}[{operand(s.index)}] up to {operand(s.limit)}",
+    Ticket: lambda s: (
+        f"{s.var.name} = {'' if s.ordered else 'unordered '}ticket {s.buffer}[{operand(s.index)}]"
+        f" up to {operand(s.limit)}"
+    ),
     AsyncCopy: lambda s: (
         f"copy {_slice(s.target, s.index, s.width)} = {_slice(s.buffer, s.place, s.width)}{_if(s.mask)}"
     ),

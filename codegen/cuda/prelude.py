@@ -48,12 +48,18 @@ HELPERS: dict[str, tuple[str, ...]] = {
         "#endif",
         "}",
     ),
-    # Acquire: what others released before their ticket is visible to plain loads after it.
+    # Release and acquire: what others did before their ticket (or their blocks before a barrier) is visible after it.
     "fuser_ticket": (
         _FUNCTION + "int fuser_ticket(int* counter, int limit) {",
-        "    const unsigned int old = atomicInc((unsigned int*)counter, (unsigned int)limit);",
-        "    __threadfence();",
-        "    return (int)old;",
+        "    int old;",
+        '    asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;"',
+        '                 : "=r"(old) : "l"(counter), "r"(limit) : "memory");',
+        "    return old;",
+        "}",
+    ),
+    "fuser_number": (
+        _FUNCTION + "int fuser_number(int* counter, int limit) {",
+        "    return (int)atomicInc((unsigned int*)counter, (unsigned int)limit);",
         "}",
     ),
     # 16 bytes pass the first-level cache by. Cards before sm_80 have no such copy and make it at once.

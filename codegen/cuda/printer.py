@@ -50,7 +50,6 @@ class _Printer:
             loops.Store: self.store, loops.LoadVec: self.load_vec, loops.StoreVec: self.store_vec,
             loops.For: self.loop, loops.If: self.branch, loops.Alloc: self.alloc, loops.Special: self.special,
             loops.Barrier: lambda s: self.line("__syncthreads();"),
-            loops.Fence: lambda s: self.line("__threadfence();"),
             loops.Shuffle: self.shuffle, loops.Ticket: self.ticket, loops.Send: self.send,
             loops.Mailbox: self.mailbox,
             loops.Receive: lambda s: self.line(f"fuser_receive(&{s.box});"),
@@ -210,7 +209,8 @@ class _Printer:
         self.define(s.var, f"__shfl_xor_sync({FULL_WARP}, {value}, {s.xor})")
 
     def ticket(self, s: loops.Ticket) -> None:
-        self.define(s.var, f"fuser_ticket({self.names[s.buffer]} + {self.value(s.index)}, {self.value(s.limit)})")
+        take = "fuser_ticket" if s.ordered else "fuser_number"
+        self.define(s.var, f"{take}({self.names[s.buffer]} + {self.value(s.index)}, {self.value(s.limit)})")
 
     def mailbox(self, s: loops.Mailbox) -> None:
         self.line(f"__shared__ unsigned long long {s.name};")

@@ -25,6 +25,7 @@ from fuser.dtypes import I64
 from fuser.record import dataclass
 from fuser.schedule import CudaSchedule
 
+REST_STEPS = 1024  # steps times lanes up to which the last rounds of a share are written out
 Totals = list[tuple[Fold, list[State]]]  # each fold's state a result lane
 
 
@@ -173,6 +174,10 @@ class Stages:
             full = f.add(first, f.mul(f.div(length, span), span))
             with f.builder.loop("base", first, full, span) as base:
                 self._full(p, [f.add(base, u * self.lanes) for u in range(unroll)])
+        if self._rest_at_once(p):
+            with f.builder.branch(f.less(full, stop)):
+                self._rest(p, [f.add(full, u * self.lanes) for u in range(unroll)], stop)
+            return
         with f.builder.loop("base", full, stop, self.lanes) as base:
             for group, position in enumerate(self.geometry.positions(base)):
                 self._guarded(p, group, position, stop)
@@ -189,6 +194,24 @@ class Stages:
         loads = [self.load(p.tile, position, at) for (_, position), at in zip(tiles, lanes, strict=True)]
         for (group, position), at, loaded in zip(tiles, lanes, loads, strict=True):
             self._evaluate(p, group, position, at, loaded)
+
+    def _rest_at_once(self, p: Pass) -> bool:
+        """Whether the rounds that are left, fewer than are on the way together elsewhere, are loaded together too."""
+        lanes = self.schedule.unroll * self.geometry.groups * self.geometry.width
+        few = lanes * len(p.tile.program.steps) <= REST_STEPS
+        return self.schedule.unroll > 1 and few and not self.element_guards and not self.schedule.parked
+
+    def _rest(self, p: Pass, bases: Sequence[Operand], stop: Operand) -> None:
+        """The rounds from `bases` on, of which those at or beyond `stop` do not exist: all loads first."""
+        f, g = self.frame, self.geometry
+        tiles = [(k, at) for base in bases for k, at in enumerate(g.positions(base))]
+        lanes, exists = [g.lanes(at) for _, at in tiles], [f.less(at, stop) for _, at in tiles]
+        loads = [
+            {k: p.tile.load_step(k, at, here) for k in p.tile.loadable} for at, here in zip(lanes, exists, strict=True)
+        ]
+        for (group, position), at, here, loaded in zip(tiles, lanes, exists, loads, strict=True):
+            with f.builder.branch(here):
+                self._evaluate(p, group, position, at, loaded)
 
     def load(self, tile: Tile, position: Operand, lanes: Sequence[IndexEmitter]) -> Loads:
         """All loads of the tile at a reduced position."""

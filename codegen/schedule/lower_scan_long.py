@@ -73,7 +73,7 @@ class LongScan(RowScan):
         b = frame.builder
         shared = b.alloc("number", I32, 1, "shared")
         with b.branch(b.apply("equal", (b.special("thread"), b.literal(0, I32)), BOOL)):
-            b.store(shared, 0, b.ticket(counter, 0, b.scalar(grid - 1, I32)))
+            b.store(shared, 0, b.ticket(counter, 0, b.scalar(grid - 1, I32), ordered=False))
         b.barrier()
         return b.load(shared, 0)
 

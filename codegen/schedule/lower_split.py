@@ -62,7 +62,6 @@ class SplitStages(Stages):
             for (_, states), partial in zip(totals, partials, strict=True):
                 self._write(partial, part, states)
         with b.branch(self._is_last(counter), uniform=True):
-            b.fence()
             self._epilogue(partials, (first, *later))
 
     def _epilogue(self, partials: Sequence[Partials], stages: Sequence[StageBody]) -> None:
@@ -89,7 +88,6 @@ class SplitStages(Stages):
         """Whether this block is the last of its grid column to arrive; the same for all its threads."""
         b = self.frame.builder
         flag = b.alloc("last", I32, 1, "shared")
-        b.fence()
         b.barrier()
         zero = b.literal(0, I32)
         with b.branch(b.apply("equal", (b.special("thread"), zero), BOOL)):

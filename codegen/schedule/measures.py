@@ -117,19 +117,6 @@ class Measures:
             vector //= 2
         return vector
 
-    def _unroll(self, vector: int, total: int) -> int:
-        """Vectors in flight a thread: enough bytes on the way to cover the memory's latency (hopper.md)."""
-        streams = [p.fetch(k).dtype.bytes * vector for p in self.body.programs for k in self._streams(p)]
-        if not streams:
-            return 1
-        wanted = -(-self.device.inflight // (self.device.threads * sum(streams)))
-        unroll = 1
-        while unroll < min(wanted, 8) and unroll * vector * self._steps() < LANE_STEPS // 2:
-            unroll *= 2
-        while unroll > 1 and total < unroll * vector * BLOCK * self.device.sms * 2:
-            unroll //= 2
-        return unroll
-
     def _streams(self, program: Program) -> Iterator[int]:
         """Loads that walk along with the innermost axis."""
         inner = {a.name for a in (*self.body.parallel[-1:], *self.body.reduced[-1:])}

@@ -110,10 +110,10 @@ def column_sum(across: int = 32, members: int = 8, reduction: str = "sum") -> Ke
     return b.finish(Launch(((COLS + (across - 1)) // across, 1), across * members))
 
 
-def full_sum(blocks: int = 8, threads: int = 64, fence: bool = True, meet: bool = True) -> Kernel:
+def full_sum(blocks: int = 8, threads: int = 64, ordered: bool = True, meet: bool = True) -> Kernel:
     """Sum of everything in one kernel: partials to a workspace, the last block adds them.
 
-    fence, meet: leave out to plant the faults that the interpreter must find.
+    ordered, meet: leave out to plant the faults that the interpreter must find.
     """
     b = KernelBuilder("sum_full", "cuda")
     x, out = b.buffer("x", F32, "in", 0, N), b.buffer("out", F32, "out", 1, 1)
@@ -129,9 +129,7 @@ def full_sum(blocks: int = 8, threads: int = 64, fence: bool = True, meet: bool 
     first = thread.eq(0).value
     with b.branch(first):
         b.store(partials, block.value, acc)
-        if fence:
-            b.fence()
-        b.store(last, 0, b.ticket(counter, 0, blocks - 1))
+        b.store(last, 0, b.ticket(counter, 0, blocks - 1, ordered=ordered))
     if meet:
         b.barrier()
     is_last = b.handle(b.load(last, 0, name="number")).eq(blocks - 1)

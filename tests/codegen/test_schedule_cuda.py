@@ -8,7 +8,7 @@ import pytest
 
 from fuser.codegen import simt
 from fuser.codegen.expand import expand
-from fuser.codegen.loops import Let, Load, LoadVec, walk
+from fuser.codegen.loops import For, Let, Load, LoadVec, walk
 from fuser.codegen.schedule import cuda
 from fuser.codegen.verify import verify
 from fuser.device import find
@@ -152,6 +152,34 @@ def test_long_reductions_are_split_when_rows_are_few() -> None:
     assert Case("column_sum", F32, sizes(65_536, 64, 1)).schedules[0].kind == "split"
 
 
+def test_few_blocks_have_more_on_the_way() -> None:
+    """Where most of the device is idle, a thread loads up to 256 bytes together; else half of that."""
+    for n, kind, unroll in ((1 << 14, "rows", 4), (1 << 18, "split", 4), (1 << 21, "split", 16), (1 << 28, "split", 8)):
+        (chosen,) = Case("abs_sum", F32, sizes(1, n, 1)).schedules
+        assert (chosen.kind, chosen.unroll) == (kind, unroll), n
+
+
+def test_rows_that_would_make_part_of_a_wave_are_split() -> None:
+    assert [Case("row_sum", F32, sizes(n, 1 << 19, 1)).schedules[0].kind for n in (512, 768, 4096, 8192)] == [
+        "rows", "split", "split", "rows",
+    ]  # fmt: skip
+
+
+def test_short_rows_that_all_run_at_once_have_more_threads() -> None:
+    few, many = (Case("softmax", BF16, sizes(n, 1024, 1)).schedules[0] for n in (4096, 65536))
+    assert (few.threads_per_row, few.vector) == (64, 4)
+    assert (many.threads_per_row, many.vector) == (32, 8)
+
+
+@pytest.mark.parametrize(("name", "n", "m"), [("row_sum", 1, 15 * 16384), ("column_sum", 1000, 48)])
+def test_the_last_rounds_of_a_share_are_loaded_together(name: str, n: int, m: int) -> None:
+    """A loop of a round a time would wait for memory once a round."""
+    case = Case(name, F32, sizes(n, m, 1))
+    loops = [s for k in case.kernels for s in walk(k.body) if isinstance(s, For) and s.var.name.startswith("base")]
+    assert len(loops) == 1
+    assert under(case, replace(case.schedules[0], unroll=1)) == [a.tobytes() for a in case.run()]
+
+
 def test_retreats_end_and_keep_the_order() -> None:
     chosen = Case("softmax", BF16, sizes(8192, 8192, 1)).schedules[0]
     seen = [chosen]
@@ -211,7 +239,7 @@ def test_a_stencil_loads_what_its_vectors_share_once() -> None:
 @pytest.mark.parametrize("dtype", [F32, BF16], ids=str)
 def test_images_whose_lines_are_no_multiple_of_16_have_vectors(dtype: DType, size: tuple[int, int, int]) -> None:
     case = Case("image_norm", dtype, sizes(*size))
-    assert {s.vector for s in case.schedules} == {16 // dtype.bytes}
+    assert all(s.vector >= 8 // dtype.bytes for s in case.schedules)  # few rows are spread over twice the threads
     single = replace(case)
     single.__dict__["size_class"] = replace(case.size_class, factors=())
     assert {s.vector for s in single.schedules} == {1}
@@ -225,7 +253,8 @@ def test_columns_with_steps_in_common_are_one_threads() -> None:
     (chosen,) = case.schedules
     assert chosen.vector == 3
     (kernel,) = case.kernels
-    assert sum(isinstance(s, Let) and s.op == "sqrt" for s in walk(kernel.body)) == chosen.unroll + 1  # and the tail's
+    roots = sum(isinstance(s, Let) and s.op == "sqrt" for s in walk(kernel.body))
+    assert roots == 2 * chosen.unroll  # of whole rounds, and of the last ones
     apart = under(case, replace(chosen, vector=1, threads=4 * chosen.threads))
     assert apart == [a.tobytes() for a in case.run()]
 

@@ -204,8 +204,35 @@ def full_buffers() -> Arrays:
     }
 
 
-def test_partials_without_a_fence() -> None:
-    assert fault(full_sum(fence=False), full_buffers(), {"n": 1000}).slug == "simt-race"
+def test_tickets_that_only_number_blocks_hand_nothing_on() -> None:
+    assert fault(full_sum(ordered=False), full_buffers(), {"n": 1000}).slug == "simt-race"
+
+
+def test_a_ticket_hands_on_what_the_block_did_before_a_barrier() -> None:
+    """Thread 1 writes what is read behind the ticket of thread 0."""
+
+    def kernel(meet: bool) -> Kernel:
+        b, thread = start()
+        partials, out = b.buffer("partials", I32, "workspace", None, 4), b.buffer("out", I32, "out", 0, 1)
+        counter, last = b.buffer("counter", I32, "counter", None, 1), b.alloc("last", I32, 1, "shared")
+        with b.branch(thread.eq(1).value):
+            b.store(partials, b.special("block"), b.special("block"))
+        if meet:
+            b.barrier()
+        with b.branch(thread.eq(0).value):
+            b.store(last, 0, b.ticket(counter, 0, 3))
+        b.barrier()
+        with b.branch((thread.eq(2) & b.handle(b.load(last, 0)).eq(3)).value):
+            b.store(out, 0, b.load(partials, (b.handle(b.special("block")) ^ 1).value))
+        return done(b, grid=4)
+
+    def buffers() -> Arrays:
+        return {"partials": np.zeros(4, np.int32), "out": np.zeros(1, np.int32), "counter": np.zeros(1, np.int32)}
+
+    found = buffers()
+    run(kernel(meet=True), found, {})
+    assert sorted(found["partials"]) == [0, 1, 2, 3]
+    assert fault(kernel(meet=False), buffers()).slug == "simt-race"
 
 
 def test_a_ticket_number_read_without_a_barrier() -> None:
@@ -221,7 +248,6 @@ def test_partials_read_without_a_ticket() -> None:
     block = b.special("block")
     with b.branch(thread.eq(0).value):
         b.store(partials, block, block)
-        b.fence()
         b.store(out, block, b.load(partials, (b.handle(block) ^ 1).value))
     buffers = {"partials": np.zeros(4, np.int32), "out": np.zeros(4, np.int32)}
     assert fault(done(b, grid=4), buffers).slug in ("simt-race", "simt-unwritten")
