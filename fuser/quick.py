@@ -8,6 +8,7 @@ Everything else (nested arguments, unhashable ones) takes the long road, which i
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
@@ -17,6 +18,7 @@ from fuser.hostexpr import is_scalar_symbol
 from fuser.launches import Apart, Launch, PlainCall, QuickCall, launch_for, native_entry_of, python_only
 from fuser.record import dataclass
 from fuser.runtime import arrays
+from fuser.runtime.arrays import CPU
 from fuser.runtime.quickcpu import Places
 from fuser.specs import ArraySpec, ScalarSpec
 
@@ -70,6 +72,7 @@ class Roads:
         self._watch: Any = None
         self._table: dict[Any, Launch] = {}
         self._by_value = False
+        self._early = iter(range(1, SOON))  # calls that do without native code
         self._captured: tuple[Callable[[], Any], ...] = ()
         self._native: dict[tuple[tuple[str, ...], bool], Road] = {}
         self._lock = threading.Lock()
@@ -186,6 +189,8 @@ class Roads:
                 self._forget()
                 self._by_value = True
             return
+        if made.place != CPU and not self._graphs and next(self._early, None) and not _has_native_code():
+            return  # a program that is called once on a GPU should not wait for it
         launch = launch_for(ticket.flat, places, bound, made, self._graphs)
         with self._lock:
             if self._watch is ticket.watch:  # else what was traced may be of the past
@@ -194,6 +199,11 @@ class Roads:
                 self._table[ticket.key] = launch
                 if self.native is miss and python_only(launch):
                     self.native = self.direct
+
+
+def _has_native_code() -> bool:
+    native = sys.modules.get("fuser.runtime.native_entry")
+    return native is not None and bool(native.loaded())
 
 
 def _places(ticket: Ticket, positional: int, signature: Any, bound: Bound, captured: int) -> tuple[Places, bool] | None:
