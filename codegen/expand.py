@@ -2,6 +2,7 @@
 
     before:  y = log1p(x)                      after:  t = add(x, 1.0); y = ...      (the row's own arithmetic)
     before:  acc := collective sum(width=32)   after:  shuffles and adds             (`expand_collectives`)
+    before:  mulhi(a, b), multiply(a, b)       after:  one product of twice the bits (`products`)
 
 In: a kernel as schedules write it. Out: a kernel whose `Let`s all have a spelling on the target and that has no
 Collective left; it means the same, bit for bit up to what a row's `ulp` admits. Recursion is as deep as loops nest
@@ -49,6 +50,7 @@ from fuser.codegen.loops import (
     Var,
 )
 from fuser.codegen.primitives import spelling
+from fuser.codegen.products import join
 from fuser.dtypes import DType
 from fuser.errors import InternalError
 from fuser.optable import table as default_table
@@ -60,7 +62,7 @@ MAX_NESTING = 64  # rows refer to simpler rows; deeper than this is a cycle in t
 
 def expand(kernel: Kernel, table: Table | None = None) -> Kernel:
     """The kernel in primitives. InternalError names an operator that has neither spelling nor `expand`."""
-    return _Expander(kernel, table or default_table()).run()
+    return join(_Expander(kernel, table or default_table()).run())
 
 
 class RowEmitter(KernelBuilder):
