@@ -2,6 +2,7 @@
 
     before:  y = log1p(x)                      after:  t = add(x, 1.0); y = ...      (the row's own arithmetic)
     before:  acc := collective sum(width=32)   after:  shuffles and adds             (`expand_collectives`)
+    before:  y = divide(x, d) for many x       after:  products with 1 / d           (`quotients`)
     before:  mulhi(a, b), multiply(a, b)       after:  one product of twice the bits (`products`)
 
 In: a kernel as schedules write it. Out: a kernel whose `Let`s all have a spelling on the target and that has no
@@ -51,6 +52,7 @@ from fuser.codegen.loops import (
 )
 from fuser.codegen.primitives import spelling
 from fuser.codegen.products import join
+from fuser.codegen.quotients import share
 from fuser.dtypes import DType
 from fuser.errors import InternalError
 from fuser.optable import table as default_table
@@ -62,7 +64,7 @@ MAX_NESTING = 64  # rows refer to simpler rows; deeper than this is a cycle in t
 
 def expand(kernel: Kernel, table: Table | None = None) -> Kernel:
     """The kernel in primitives. InternalError names an operator that has neither spelling nor `expand`."""
-    return join(_Expander(kernel, table or default_table()).run())
+    return join(share(_Expander(kernel, table or default_table()).run()))
 
 
 class RowEmitter(KernelBuilder):
