@@ -386,6 +386,7 @@ class Kernel:
     scalars: tuple[ScalarParam, ...]
     body: tuple[Statement, ...]
     launch: Launch
+    guarded: bool = False  # bound by arithmetic: its exact divisions share tests (`guards`)
 
 
 def children(s: Statement) -> tuple[tuple[Statement, ...], ...]:

@@ -45,6 +45,8 @@ class CudaSchedule:
     parked: bool = False  # resident rows wait in shared memory instead of registers
     copies: bool = False  # parked: rows go there by asynchronous copies, all of a block's on their way at once
     tile: int = 0  # pointwise: side of the squares that transposed operands cross shared memory in (0: none do)
+    strip: int = 1  # pointwise: neighbouring values of the axis before the innermost that a thread takes
+    guarded: bool = False  # bound by arithmetic: exact divisions of a thread's lanes share a test and a branch
     parts: tuple[CudaSchedule, ...] = ()  # batch: of each part; `threads` are common to all
 
 
@@ -57,7 +59,7 @@ class CpuSchedule:
     shares of one reduction are split into, each a task ("split"). block_rows: rows a tile of a pointwise kernel that
     also reads across rows (1: whole rows), or rows that are reduced together run by run. stream: bytes from which
     results are stored past the caches (0: none are). capacity: bucket of the reduced length that `order` was chosen
-    for. ahead: rows of at most `tile` elements by which an operand read across reduced axes is copied ahead (0: none).
+    for.
     """
 
     kind: CudaKind
@@ -71,7 +73,6 @@ class CpuSchedule:
     order: Order = ONE_LANE
     index_bits: int = 64
     stream: int = 0
-    ahead: int = 0
     parts: tuple[CpuSchedule, ...] = ()  # batch: of each part
 
 

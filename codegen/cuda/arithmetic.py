@@ -12,6 +12,7 @@ from __future__ import annotations
 INLINE = "static __device__ __forceinline__ "
 # exp(x) = 2^(x*log2(e))
 LOG2E, HALF_LOG2E, TWICE_LOG2E, LN2 = "1.44269504f", "0.72134752f", "2.88539008f", "0.693147181f"
+LEAST, LEAST_QUOTIENT, LARGEST = "7.88860905e-31f", "2.35098870e-38f", "3.40282347e38f"  # as in `optable.near`
 ERFC = ("0.389225089f", "0.0378904405f", "0.281503786f", "0.277582146f", "0.282331411f")  # of `fuser_one_plus_erf_fast`
 
 
@@ -22,6 +23,10 @@ def _unit(instruction: str, result: str, operand: str) -> str:
 
 def _function(name: str, parameters: str, *body: str) -> tuple[str, ...]:
     return (f"{INLINE}float {name}({parameters}) {{", *body, "}")
+
+
+def _test(name: str, parameters: str, condition: str) -> tuple[str, ...]:
+    return (f"{INLINE}bool {name}({parameters}) {{", f"    return {condition};", "}")
 
 
 def _extreme(name: str, instruction: str, compare: str, sign: str) -> tuple[str, ...]:
@@ -41,6 +46,26 @@ def _extreme(name: str, instruction: str, compare: str, sign: str) -> tuple[str,
 ARITHMETIC: dict[str, tuple[str, ...]] = {
     "fuser_largest": _extreme("fuser_largest", "max", ">", ">="),
     "fuser_smallest": _extreme("fuser_smallest", "min", "<", "<"),
+    # The instructions of the compiler's own exact division and root (NVRTC 13, sm_75 to sm_120), without the test and
+    # the branch around them: `optable.near` says where they are exact.
+    "fuser_divide_near": _function(
+        "fuser_divide_near", "float a, float b",
+        _unit("rcp.approx.ftz", "r", "b"),
+        "    r = fmaf(r, fmaf(-b, r, 1.0f), r);",
+        "    const float q = a * r;",
+        "    return fmaf(r, fmaf(-b, q, a), q);",
+    ),
+    "fuser_divide_holds": _test(
+        "fuser_divide_holds", "float a, float b, float q",
+        f"(fabsf(a) >= {LEAST}) & (fabsf(q) >= {LEAST_QUOTIENT}) & (fabsf(q) <= {LARGEST})",
+    ),
+    "fuser_sqrt_near": _function(
+        "fuser_sqrt_near", "float x",
+        _unit("rsqrt.approx.ftz", "r", "x"),
+        "    const float s = x * r;",
+        "    return fmaf(fmaf(-s, s, x), r * 0.5f, s);",
+    ),
+    "fuser_sqrt_holds": _test("fuser_sqrt_holds", "float x, float y", f"(x >= {LEAST}) & (x <= {LARGEST})"),
     "fuser_exp_fast": _function(
         "fuser_exp_fast", "float x",
         _unit("ex2.approx.ftz", "root", f"x * {HALF_LOG2E}"),

@@ -74,7 +74,8 @@ def _on_cuda(name: str, kernels: Sequence[Kernel]) -> Kernel:
 
     ranges.dispatch(b, block, write)
     launches = [k.launch for k in kernels]
-    return b.finish(Launch((ranges.total, 1), launches[0].block, min(x.min_blocks for x in launches)))
+    joined = b.finish(Launch((ranges.total, 1), launches[0].block, min(x.min_blocks for x in launches)))
+    return replace(joined, guarded=any(k.guarded for k in kernels))
 
 
 def _share_memory(b: KernelBuilder, pieces: Sequence[Piece]) -> None:

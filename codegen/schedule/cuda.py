@@ -20,14 +20,15 @@ from fuser.codegen.schedule import (
     lower_shared,
     lower_split,
     lower_stencil,
+    lower_strips,
     lower_transposed,
 )
 from fuser.codegen.schedule.accumulate import folds_of
 from fuser.codegen.schedule.alignment import Alignment
 from fuser.codegen.schedule.axes import Axis
 from fuser.codegen.schedule.body import Layouts
+from fuser.codegen.schedule.cuda_pointwise import Pointwise
 from fuser.codegen.schedule.exchange import SHARED_LIMIT
-from fuser.codegen.schedule.flight import InFlight
 from fuser.codegen.schedule.frame import Frame
 from fuser.codegen.schedule.lengths import length_bucket
 from fuser.codegen.schedule.lower_resident import reuse_of
@@ -49,7 +50,6 @@ FEW_COLUMNS = 8  # columns that one thread may take all of
 COLUMN_ITEMS = 4  # neighbouring rows a thread of a scan down columns
 LINE_THREADS = 8  # threads along a row of columns that wait in shared memory: 128 bytes
 PARKED_BLOCK = 64 << 10  # bytes of them a block
-MARCH = 4  # vectors that a thread of a stencil takes one after another: what lies between them is loaded once
 BESIDE_HELD = 34  # registers of a row kernel besides what it holds (NVRTC 13, softmax and layer norm)
 SHORT_ROW = 16  # elements a thread up to which even one stage loads its whole row before it computes
 
@@ -57,18 +57,28 @@ SHORT_ROW = 16  # elements a thread up to which even one stage loads its whole r
 def choose(graph: Graph, group: Group, size_class: SizeClass, device: Device) -> CudaSchedule:
     """The schedule of a group."""
     chooser = _Chooser(graph, group, size_class, device)
-    kind = group.kind
+    chosen = _of_kind(chooser, group.kind)
+    loops = chosen.kind != "scan" and not (chosen.resident or chosen.parked or chosen.tile)
+    return replace(chosen, guarded=True) if loops and chooser.guards else chosen
+
+
+def _of_kind(chooser: _Chooser, kind: str) -> CudaSchedule:
     if kind == "pointwise":
         return chooser.pointwise()
     if kind == "scan":
         return chooser.scan()
     if kind in ("rows", "columns", "full"):
-        return chooser.rows() if group.space.inner else chooser.columns()
+        return chooser.rows() if chooser.group.space.inner else chooser.columns()
     raise InternalError(f"no CUDA schedule for a group of kind `{kind}`", "schedule-kind")
 
 
 def lower(graph: Graph, group: Group, schedule: CudaSchedule, layouts: Layouts) -> tuple[Kernel, ...]:
     """The kernels of a group under a schedule."""
+    kernels = _lowered(graph, group, schedule, layouts)
+    return tuple(replace(k, guarded=True) for k in kernels) if schedule.guarded else kernels
+
+
+def _lowered(graph: Graph, group: Group, schedule: CudaSchedule, layouts: Layouts) -> tuple[Kernel, ...]:
     body = body_of(graph, group, tuple(layouts))
     alignment = Alignment(schedule.aligned, frozenset(schedule.multiples), schedule.factors)
     frame = Frame(graph, group, layouts, schedule.index_bits, "cuda", alignment)
@@ -76,6 +86,8 @@ def lower(graph: Graph, group: Group, schedule: CudaSchedule, layouts: Layouts) 
         return (lower_transposed.lower(frame, body, schedule),)
     if schedule.kind == "pointwise" and schedule.threads_per_row > 1:
         return (lower_stencil.lower(frame, body, schedule),)
+    if schedule.kind == "pointwise" and schedule.strip > 1:
+        return (lower_strips.lower(frame, body, schedule),)
     if schedule.kind == "pointwise":
         return (lower_pointwise.lower(frame, body, schedule),)
     if schedule.kind == "split":
@@ -95,6 +107,10 @@ def lower(graph: Graph, group: Group, schedule: CudaSchedule, layouts: Layouts) 
 
 def retreat(schedule: CudaSchedule) -> CudaSchedule | None:
     """The next schedule to try when the compiler reports spills; None when there is none. Never another order."""
+    if schedule.guarded:
+        return replace(schedule, guarded=False, min_blocks=1)
+    if schedule.strip > 1:
+        return replace(schedule, strip=schedule.strip // 2)
     if schedule.parked and schedule.unroll > 1 and schedule.kind != "scan":
         return replace(schedule, unroll=schedule.unroll // 2)
     if schedule.min_blocks > 1:
@@ -113,57 +129,18 @@ def retreat(schedule: CudaSchedule) -> CudaSchedule | None:
     return None
 
 
-def _resident_blocks(threads: int, held: int, vector: int, weights: int) -> int:
+def _resident_blocks(threads: int, held: int, vector: int) -> int:
     """Blocks an SM that a resident row kernel is compiled for: two of 512 threads where registers allow.
 
     One such block an SM has nothing to overlap its barriers with; smaller blocks fit several times whatever they take.
-    Elements that are no vectors bring so few bytes a load that four blocks of 256 threads are needed, and rows with
-    two weights compute so much (H200, dropout before a layer norm: 121 us against 127).
+    Elements that are no vectors bring so few bytes a load that four blocks of 256 threads are needed.
     """
-    if vector == 1 or weights > 1:
+    if vector == 1:
         return 1024 // threads
     return 2 if threads == 512 and held // 4 + BESIDE_HELD <= 68 else 1
 
 
-class _Chooser(InFlight):
-    # -- kinds -------------------------------------------------------------------------------------
-    def pointwise(self) -> CudaSchedule:
-        axes = self.body.parallel
-        vector = self._vector(axes[-1]) if axes else 1
-        if len(axes) > 1:
-            vector = self._dividing(vector, axes[-1].extent)
-        total = self._representative(self.body.rows)
-        if (side := self._square(vector)) and total >= side * side * self.device.sms:
-            return replace(self._schedule("pointwise", BLOCK, vector, 1), tile=side)
-        vector = self._fewer(vector, total)
-        if axes and not self.group.in_place and lower_stencil.neighbours(self.body):
-            return self._stencil(vector, total)
-        unroll = self._unroll(vector, total)
-        return self._schedule("pointwise", BLOCK, vector, unroll)
-
-    def _stencil(self, vector: int, total: int) -> CudaSchedule:
-        """At least 128 neighbouring elements a row of a block's tile, so that what two blocks load both is small."""
-        inner, march = self.body.parallel[-1].extent, lower_stencil.marching(self.body)
-        vector = self._dividing(vector, inner)
-        if march is None:
-            return self._schedule("pointwise", BLOCK, vector, 1, BLOCK)
-        across = min(max(128 // vector, 32), BLOCK, max(ceil_pow2(-(-self._representative(inner) // vector)), 2))
-        unroll = min(MARCH, ceil_pow2(self._representative(march.extent)))
-        while unroll > 1 and (
-            unroll * vector * self._steps() > LANE_STEPS or total < unroll * vector * BLOCK * self.device.sms * 2
-        ):
-            unroll //= 2
-        return self._schedule("pointwise", BLOCK, vector, unroll, across)
-
-    def _square(self, vector: int) -> int:
-        """Side of the squares for transposed operands; 0 where there are none, or they do not fit."""
-        found = lower_transposed.crossing(self.body)
-        if found is None or vector * self._steps() * 4 > LANE_STEPS:
-            return 0
-        loads = [self.body.stages[0].loop.fetch(k).dtype.bytes for k in found.steps]
-        side = 64 if max(loads) <= 4 else 32
-        return side if side * (side + lower_transposed.PAD) * sum(loads) <= SHARED_LIMIT else 0
-
+class _Chooser(Pointwise):
     def rows(self) -> CudaSchedule:
         length, fixed = self._order()
         axis = self.body.reduced[-1] if self.body.reduced else None
@@ -189,7 +166,7 @@ class _Chooser(InFlight):
                 copies=bool(self._copied(vector)), cluster=found.cluster, min_blocks=found.blocks, unroll=found.unroll,
             )  # fmt: skip
         held = self._held_bytes(length // team) if fixed.segments == 1 else 0
-        blocks = _resident_blocks(threads, held + self._fresh_bytes() * vector, vector, self._fresh_streams())
+        blocks = _resident_blocks(threads, held + self._fresh_bytes() * vector, vector)
         if not held:
             if len(self.body.stages) == 1 and self._few(rows * team // threads, chosen):
                 return replace(chosen, unroll=self._vectors_in_flight(chosen, rows * team // threads))

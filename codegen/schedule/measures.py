@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
-from fuser.codegen.program import Program, shared_lanes
+from fuser.codegen.program import Apply, Program, instructions, shared_lanes
 from fuser.codegen.schedule.accumulate import Fold, folds_of
 from fuser.codegen.schedule.alignment import Alignment, widest
 from fuser.codegen.schedule.axes import Axis
@@ -17,12 +17,13 @@ from fuser.codegen.schedule.body import Body, analyse, analyse_scan
 from fuser.codegen.schedule.exchange import bytes_needed
 from fuser.codegen.schedule.lengths import length_bucket
 from fuser.device import Device
-from fuser.dtypes import compute_dtype
+from fuser.dtypes import F32, compute_dtype
 from fuser.errors import InternalError
 from fuser.graph import Graph, Node, ReduceAttrs
 from fuser.group import Group
 from fuser.hostexpr import HostExpr, lit
 from fuser.keys import SizeClass
+from fuser.optable import table
 from fuser.order import Order, order
 from fuser.schedule import CudaKind, CudaSchedule
 from fuser.shapes import numel
@@ -116,6 +117,24 @@ class Measures:
         while vector > 1 and (vector * self._steps() > LANE_STEPS or total < vector * BLOCK * 8):
             vector //= 2
         return vector
+
+    def _widest(self) -> int:
+        """Bytes of the widest float that is computed, at least an f32's."""
+        found = (s.dtype for p in self.body.programs for s in p.steps if isinstance(s, Apply))
+        return max([4, *(t.bytes for t in found if t.is_float)])
+
+    @cached_property
+    def guards(self) -> bool:
+        """Whether exact divisions are to share tests: where there are some, and arithmetic takes the device longer than
+        half of what memory does. Elsewhere the registers that grouping takes cost more (adamw on H200)."""
+        steps = [s for p in self.body.programs for s in p.steps if isinstance(s, Apply)]
+        if not any(s.dtype == F32 and getattr(table().rows[s.op], "near", False) for s in steps if s.loop is None):
+            return False
+        points = self._representative(self.body.rows * self.body.length)
+        stored = (self.graph.by_id[n] for n in {*self.group.inputs, *self.group.outputs})
+        nbytes = sum(self._representative(lit(1) * numel(n.shape)) * n.storage.bytes for n in stored)
+        busy = points * sum(map(instructions, steps)) / self.device.issue
+        return 2 * busy > nbytes / self.device.bandwidth
 
     def _streams(self, program: Program) -> Iterator[int]:
         """Loads that walk along with the innermost axis."""

@@ -41,10 +41,18 @@ def _cpu(schedule: CpuSchedule) -> Iterator[Schedule]:
             yield replace(schedule, tile=tile)
 
 
-def _cuda(schedule: CudaSchedule) -> Iterator[Schedule]:
-    if schedule.kind != "scan":  # a scan's rows a thread are part of its order
+def _in_flight(schedule: CudaSchedule) -> Iterator[Schedule]:
+    """More or fewer rows or vectors a thread; those of a scan are part of its order."""
+    if schedule.strip > 1:
+        for strip in _halves_and_doubles(schedule.strip, 1, MOST_UNROLL):
+            yield replace(schedule, strip=strip)
+    elif schedule.kind != "scan":
         for unroll in _halves_and_doubles(schedule.unroll, 1, MOST_UNROLL):
             yield replace(schedule, unroll=unroll)
+
+
+def _cuda(schedule: CudaSchedule) -> Iterator[Schedule]:
+    yield from _in_flight(schedule)
     if schedule.kind == "pointwise" and not schedule.tile:
         for threads in _halves_and_doubles(schedule.threads, *THREADS):
             yield replace(schedule, threads=threads)

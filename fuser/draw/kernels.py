@@ -83,7 +83,8 @@ def _cuda(plan: Plan, k: PlannedKernel, s: CudaSchedule) -> str:
     if s.kind == "pointwise":
         tile = f", squares of {s.tile} through shared memory" if s.tile else ""
         tile = f", {s.threads_per_row} threads/row of a tile" if s.threads_per_row > 1 else tile
-        return f"{s.threads} threads, {s.unroll} x {vector} each{tile}"
+        each = f"{s.strip} rows x" if s.strip > 1 else f"{s.unroll} x"
+        return f"{s.threads} threads, {each} {vector} each{tile}"
     if s.kind == "columns":
         waits = f", columns wait in the shared memory of {units.count(s.cluster, 'block')}" if s.parked else ""
         return f"{s.threads} threads, {vector}, {s.threads_per_row} threads/column{_order(s)}{waits}"
@@ -123,7 +124,7 @@ def _bytes_in_flight(plan: Plan, k: PlannedKernel, s: CudaSchedule) -> int:
 def _in_flight(plan: Plan, group: Group, s: CudaSchedule) -> int:
     sizes = {i: plan.graph.by_id[i] for i in group.inputs}
     full = max((len(n.shape) for n in sizes.values()), default=0)
-    elements = s.vector * s.unroll
+    elements = s.vector * s.unroll * s.strip
     if s.resident:
         elements = max(s.capacity // s.threads_per_row, 1)
     return sum(n.storage.bytes for n in sizes.values() if len(n.shape) == full) * elements

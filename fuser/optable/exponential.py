@@ -122,7 +122,7 @@ ROWS = (
     ),
     ScalarOp(
         name="sigmoid", arity=1, rule=floats(1), reference=in_double(_sigmoid_array), expand=exponentials.sigmoid,
-        cost=Cost(22, sfu=2, registers=3), ulp={"f32": 4, "f64": 4}, domain=(-80, 80),
+        cost=Cost(18, sfu=2, registers=3), ulp={"f32": 4, "f64": 4}, domain=(-80, 80),
         variants={"fast": Variant(cuda=fast("sigmoid"), error=2.0**-16.5, cost=Cost(7, sfu=2, registers=1))},
         names=Names(torch=("sigmoid",), scipy=("expit",), dsl=("expit",), methods=("sigmoid",)),
         vjp=lambda g, y, x: (g * (y * (1.0 - y)),), notes="small results keep their digits down to the subnormals",

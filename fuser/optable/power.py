@@ -81,7 +81,7 @@ ROWS = (
         pairs=pairs(np.float_power, complexes.power),
     ),
     ScalarOp(
-        name="sqrt", arity=1, rule=numpy_rule(np.sqrt), reference=np.sqrt, exact=True, cuda=c_call("sqrt"),
+        name="sqrt", arity=1, rule=numpy_rule(np.sqrt), reference=np.sqrt, exact=True, cuda=c_call("sqrt"), near=True,
         llvm={"f": Intrinsic("sqrt")}, cost=_ROOT, domain=(1e-6, 1e6), vjp=lambda g, y, x: (g * 0.5 / y,),
         variants={"fast": Variant(cuda=fast("sqrt"), error=2.0**-22, cost=Cost(4, sfu=1, registers=1))},
         names=Names(numpy=("sqrt",), torch=("sqrt",), methods=("sqrt",)),

@@ -13,7 +13,7 @@ from fuser.optable.base import Table
 MODULES = (
     # scalar operators
     "arithmetic", "division", "extrema", "power", "exponential", "trigonometric", "rounding", "floats", "special",
-    "comparison", "bitwise", "integers", "casts", "complexes", "variants",
+    "comparison", "bitwise", "integers", "casts", "complexes", "near", "variants",
     # reductions and scans
     "reductions", "scans",
     # named functions made of the above

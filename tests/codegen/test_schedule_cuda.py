@@ -9,7 +9,7 @@ import pytest
 from fuser.codegen import simt
 from fuser.codegen.expand import expand
 from fuser.codegen.loops import For, Let, Load, LoadVec, walk
-from fuser.codegen.schedule import cuda
+from fuser.codegen.schedule import cuda, cuda_pointwise
 from fuser.codegen.verify import verify
 from fuser.device import find
 from fuser.dtypes import BF16, BOOL, F32, F64, I32, DType
@@ -229,10 +229,11 @@ def test_tiles_of_a_stencil_change_no_bit(name: str, size: tuple[int, int, int])
 
 def test_a_stencil_loads_what_its_vectors_share_once() -> None:
     (chosen,) = Case("edged_stencil", F32, sizes(512, 512, 512)).schedules
-    assert (chosen.vector, chosen.threads_per_row, chosen.unroll) == (4, 32, cuda.MARCH)
+    assert (chosen.vector, chosen.threads_per_row, chosen.unroll) == (4, 32, cuda_pointwise.MARCH)
     (kernel,) = Case("edged_stencil", F32, sizes(512, 512, 512)).kernels
     loads = [s for s in walk(kernel.body) if isinstance(s, (Load, LoadVec))]
-    assert len(loads) == (cuda.MARCH + 2) + 2 * cuda.MARCH + 2 * cuda.MARCH  # centres, rows above and below, sides
+    march = cuda_pointwise.MARCH
+    assert len(loads) == (march + 2) + 2 * march + 2 * march  # centres, rows above and below, sides
 
 
 @pytest.mark.parametrize("size", [(12, 12, 5), (28, 28, 9), (56, 10, 2), (14, 24, 40)], ids=str)

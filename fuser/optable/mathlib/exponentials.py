@@ -128,4 +128,6 @@ def sigmoid(x: S) -> S:
     errors of q count little where the result is far from 1/2."""
     e = (-magnitude(x)).op("exp")
     a = (x >= 0).where(e.like(1.0), e)
-    return fma(-a, e / (1.0 + e), a)
+    divisor = 1.0 + e  # in [1, 2], and 1 where e is small: the division needs no test of its operands
+    quotient = e.op("divide.near", divisor) if x.dtype == F32 else e / divisor
+    return fma(-a, quotient, a)
