@@ -27,7 +27,7 @@ from fuser.hostexpr import HostExpr, is_scalar_symbol
 from fuser.keys import SizeClass
 from fuser.plan import Plan
 from fuser.quick import Roads, Ticket
-from fuser.runtime import arrays, call
+from fuser.runtime import arrays, call, foreign
 from fuser.runtime.arrays import ArrayInfo, Place
 from fuser.runtime.quiet import collection_paused
 from fuser.source import Options, Source
@@ -119,9 +119,10 @@ class Compiled:
         roads = self._roads
         ticket = roads.ticket(args, kwargs, out)
         if ticket is not None:
-            known = roads.find(ticket)
-            if known is not None:
+            if (known := roads.find(ticket)) is not None:
                 return known(ticket.flat)
+        elif out is None and (answer := foreign.call(self, args, kwargs)) is not NotImplemented:
+            return answer
         return self._long_road(args, kwargs, out, ticket)
 
     def _long_road(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any, ticket: Ticket | None) -> Any:

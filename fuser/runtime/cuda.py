@@ -9,6 +9,8 @@ from __future__ import annotations
 import ctypes
 import ctypes.util
 import sys
+import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -242,6 +244,37 @@ def counters(ordinal: int) -> int:
         address = int(cupy.cuda.runtime.malloc(COUNTER_BYTES))
         cupy.cuda.runtime.memsetAsync(address, 0, COUNTER_BYTES, DEFAULT_STREAM)
     return address
+
+
+class _Kept:
+    """Objects that work on a stream still needs, oldest first."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.waiting: deque[tuple[Any, Any]] = deque()
+
+    def add(self, event: Any, objects: Any) -> None:
+        with self.lock:
+            self.waiting.append((event, objects))
+            done = []
+            while self.waiting and self.waiting[0][0].done:
+                done.append(self.waiting.popleft())
+        del done  # outside of the lock: a library's destructor may call back
+
+
+@cache
+def _kept() -> _Kept:
+    return _Kept()
+
+
+def keep_until_done(objects: Sequence[Any]) -> None:
+    """Keep objects alive until what CuPy's current stream holds now is done: for memory of libraries that would hand
+    it out again without asking this stream. They are let go of at a later call of this function."""
+    import cupy
+
+    event = cupy.cuda.Event(disable_timing=True)
+    event.record()
+    _kept().add(event, objects)
 
 
 class Uncompiled:

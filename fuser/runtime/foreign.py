@@ -8,12 +8,17 @@ streams.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
 
+from fuser import trees
+
 PREFIX = "foreign:"
 _DLPACK_CPU, _DLPACK_CUDA, _DLPACK_CUDA_HOST, _DLPACK_CUDA_MANAGED = 1, 2, 3, 13
+_KNOWN = ("numpy", "cupy", "torch")  # libraries with roads of their own
 
 
 def family_of(value: object) -> str | None:
@@ -21,11 +26,89 @@ def family_of(value: object) -> str | None:
     kind = type(value)
     if isinstance(value, type) or not (hasattr(kind, "__dlpack__") or hasattr(value, "__cuda_array_interface__")):
         return None
-    return PREFIX + kind.__module__.partition(".")[0].removesuffix("lib")  # JAX's arrays are of `jaxlib`
+    return PREFIX + _library(kind)
+
+
+def _library(kind: type) -> str:
+    return kind.__module__.partition(".")[0].removesuffix("lib")  # JAX's arrays are of `jaxlib`
+
+
+@cache
+def exports(kind: type) -> str | None:
+    """The family of a type's arrays by the type alone; None for a type of no foreign library."""
+    if not hasattr(kind, "__dlpack__") or any(_library(base) in _KNOWN for base in kind.__mro__):
+        return None
+    return PREFIX + _library(kind)
+
+
+_PLAIN = (np.ndarray, float, int, bool, str, type(None))
+
+
+def among(values: Iterable[Any]) -> str | None:
+    """The one foreign family among plain values; None where there is none, or also other arrays than NumPy's, or
+    anything that arrays may be in."""
+    found = None
+    for value in values:
+        kind: Any = type(value)
+        if kind in _PLAIN or issubclass(kind, np.generic):
+            continue
+        family = exports(kind)
+        if family is None or (found is not None and family != found):
+            return None
+        found = family
+    return found
+
+
+def call(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """`function(*args, **kwargs)` on views of the arrays of one foreign family, its answer in kind: so arrays of any
+    library take the roads of NumPy's and CuPy's. NotImplemented for other calls (see `among`), and where some array
+    cannot be viewed."""
+    family = among((*args, *kwargs.values()))
+    if family is None:
+        return NotImplemented
+    given: dict[int, Any] = {}  # id of a view -> (view, array)
+
+    def seen(value: Any) -> Any:
+        kind: Any = type(value)
+        if exports(kind) is None:
+            return value
+        looked = view(value)
+        given[id(looked)] = looked, value
+        return looked
+
+    views, named = [seen(value) for value in args], {name: seen(value) for name, value in kwargs.items()}
+    if id(None) in given:
+        return NotImplemented
+    answer = function(*views, **named)
+    if any(not isinstance(looked, np.ndarray) for looked, _ in given.values()):
+        from fuser.runtime import cuda
+
+        cuda.keep_until_done([array for _, array in given.values()])  # their library knows nothing of this stream
+    if isinstance(answer, np.ndarray):
+        return _back(answer, given, family)
+    leaves, tree = trees.flatten(answer)
+    return trees.unflatten(tree, [_back(leaf, given, family) for leaf in leaves])
+
+
+def _back(leaf: Any, given: Mapping[int, Any], family: str) -> Any:
+    """A leaf of an answer: an argument itself, a result in kind, or no array."""
+    known = given.get(id(leaf))
+    if known is not None:
+        return known[1]
+    if isinstance(leaf, np.generic):
+        return give(np.asarray(leaf), family)
+    kind = _library(type(leaf))
+    return give(leaf, family) if kind in ("numpy", "cupy") and hasattr(leaf, "dtype") else leaf
 
 
 def view(value: Any) -> Any:
     """A NumPy or CuPy array over the memory of a foreign array."""
+    if _library(type(value)) == "jax":
+        from fuser.runtime import jaxarrays
+
+        known = jaxarrays.view(value)
+        if known is not None:
+            return known
     if hasattr(value, "__dlpack_device__"):
         kind = int(value.__dlpack_device__()[0])
         if kind in (_DLPACK_CPU, _DLPACK_CUDA_HOST):
@@ -48,7 +131,11 @@ def give(array: Any, family: str) -> Any:
     """A NumPy or CuPy array as one of the library that the call's arrays are from; as it is where that has no way
     in."""
     name = family.removeprefix(PREFIX)
-    module = sys.modules.get({"jax": "jax.numpy", "numba": "numba.cuda"}.get(name, name))
+    if name == "jax":
+        from fuser.runtime import jaxarrays
+
+        return jaxarrays.give(array)
+    module = sys.modules.get({"numba": "numba.cuda"}.get(name, name))
     maker = getattr(module, "from_dlpack", None) or getattr(module, "as_cuda_array", None)
     if maker is None:
         return array
