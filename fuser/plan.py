@@ -12,7 +12,7 @@ from functools import cached_property
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from fuser import accounting, building, progress
+from fuser import accounting, building, dumps, progress
 from fuser.decision import Decision
 from fuser.device import Device
 from fuser.errors import NameResolutionError
@@ -104,10 +104,14 @@ class Plan:
     @cached_property
     def compiled(self) -> tuple[building.Compiled | None, ...]:
         """Each group as it will run: the schedule that the compiler's report left standing, and its kernels."""
-        return tuple(
+        made = tuple(
             None if s is None else building.build(self.toolchain, self.graph, g, s, self.device, self.size_class)
             for g, s in progress.track(tuple(zip(self.groups, self.schedules, strict=True)), "compile", _name_of)
         )
+        if dumps.wanted():
+            vars(self)["compiled"] = made  # a plan's text asks for it
+            dumps.write_plan(self)
+        return made
 
     @property
     def built(self) -> tuple[tuple[Built, ...], ...]:

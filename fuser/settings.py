@@ -18,8 +18,9 @@ from fuser.record import dataclass
 class Settings:
     """Every setting, its default and its meaning.
 
-    debug: 0 silent; 1 verifies graphs and kernels between all passes; 2 also writes numbered dumps to `dump_dir`.
-    dump_dir: folder for those dumps. num_threads: CPU threads (0: all cores, or OMP_NUM_THREADS).
+    debug: 0 silent; 1 verifies graphs and kernels between all passes, and shows tracebacks of faults; 2 also writes
+    numbered dumps of every stage to `dump_dir`. dump_dir: folder for those dumps.
+    num_threads: CPU threads (0: all cores, or OMP_NUM_THREADS).
     pool_bytes: most bytes of recycled CPU buffers kept (0 switches recycling off).
     cache: "off" keeps nothing on disk. cache_dir: folders of the disk cache, separated as in PATH; the first is
     written, all are read (empty: fuser in the user's cache folder). cache_bytes: its size bound. compile: "never"

@@ -87,4 +87,5 @@ class Toolchain:
     retreat: Callable[[Schedule], Schedule | None]
     neighbours: Callable[[Schedule], tuple[Schedule, ...]]  # of the same reduction order
     estimate: Callable[..., Mapping[str, float]]  # (graph, group, schedule, sizes, device): predicted numbers
+    show: Callable[[Built], Mapping[str, str]]  # all that can be read of a kernel, by the end of a file's name
     machine: Callable[[Device], str]  # the model that measurements on a device hold for

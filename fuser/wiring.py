@@ -60,6 +60,7 @@ def toolchain() -> Toolchain:
         retreat=schedule.retreat,
         neighbours=schedule.neighbours,
         estimate=cost.estimate,
+        show=_show,
         machine=_machine,
     )
 
@@ -68,6 +69,18 @@ def _plan_groups(graph: Graph, sizes: Mapping[str, int], device: Device, **optio
     from fuser.passes import fuse
 
     return fuse.plan_groups(graph, sizes, device, fuse.Options(**options))
+
+
+def _show(built: Built) -> Mapping[str, str]:
+    """A kernel's loops, its source, and what the compiler made of that: assembly, or the registers that it took."""
+    from fuser.codegen.text import kernel_text
+
+    kernel: Any = built.kernel
+    texts = {"loops.txt": kernel_text(kernel)}
+    if kernel.target == "cpu":
+        return {**texts, "ll": built.source(), "s": built.binary.assembly}
+    numbers = (f"{name} {number}" for name, number in asdict(built.resources).items())
+    return {**texts, "cu": built.source(), "resources.txt": "\n".join(numbers)}
 
 
 def _machine(device: Device) -> str:

@@ -7,8 +7,7 @@ rows are left.
 
 from __future__ import annotations
 
-from pathlib import Path
-
+from fuser import dumps
 from fuser.errors import InternalError
 from fuser.graph import Graph
 from fuser.passes.base import Pass
@@ -59,15 +58,15 @@ def prepare(graph: Graph, *, rounding: Rounding = "graph", fast_math: bool = Fal
     fast_math: cheaper operators everywhere, not only where a rounding hides their error (see `variants`). The
     setting `debug` verifies between passes (InternalError lists the findings) and, at 2, writes numbered dumps.
     """
-    observe(graph, 0, "traced")
-    for number, step in enumerate(PIPELINE, 1):
+    observe(graph, "traced")
+    for step in PIPELINE:
         configured = _configured(step, rounding, fast_math)
         if configured is None:
             continue
         before = graph
         graph = configured.run(graph)
         if graph is not before:
-            observe(graph, number, configured.name)
+            observe(graph, configured.name)
     return graph
 
 
@@ -82,15 +81,13 @@ def _configured(step: Pass, rounding: Rounding, fast_math: bool) -> Pass | None:
     return step
 
 
-def observe(graph: Graph, number: int, by: str, options: Settings | None = None) -> None:
+def observe(graph: Graph, by: str, options: Settings | None = None) -> None:
     """Verify and dump a graph as the settings say; InternalError names the pass that broke it."""
     options = options or settings()
-    if options.debug >= 2:
+    if dumps.wanted(options):
         from fuser.text import print_graph
 
-        folder = Path(options.dump_dir)
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{graph.name}.{number:02}-{by}.txt").write_text(print_graph(graph), encoding="utf-8")
+        dumps.write(graph.name, by, print_graph(graph), options=options)
     if options.debug >= 1:
         from fuser.verify import verify
 

@@ -164,12 +164,14 @@ return %3
 
 def test_debug_names_the_pass_that_broke_a_graph_and_dumps_what_it_made(tmp_path: Path) -> None:
     _, graph, _ = load(Path(__file__).parent / "cases" / "cse-equal.txt")
-    observe(graph, 3, "fold", Settings(debug=2, dump_dir=str(tmp_path)))
-    assert parse_graph((tmp_path / "f.03-fold.txt").read_text()).outputs
+    for _ in range(2):
+        observe(graph, "fold", Settings(debug=2, dump_dir=str(tmp_path)))
+    assert [f.name for f in sorted(tmp_path.iterdir())] == ["001-f-fold.txt", "002-f-fold.txt"]
+    assert parse_graph((tmp_path / "002-f-fold.txt").read_text()).outputs
     broken = graph.with_(nodes=graph.nodes[1:])
     with pytest.raises(InternalError, match="after `fold`"):
-        observe(broken, 3, "fold", Settings(debug=1))
-    observe(broken, 3, "fold", Settings(debug=0))
+        observe(broken, "fold", Settings(debug=1))
+    observe(broken, "fold", Settings(debug=0))
 
 
 def test_a_ten_thousand_operator_chain_needs_no_recursion() -> None:
