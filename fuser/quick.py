@@ -19,7 +19,7 @@ from fuser.launches import Apart, Launch, PlainCall, QuickCall, launch_for, nati
 from fuser.record import dataclass
 from fuser.runtime import arrays
 from fuser.runtime.arrays import CPU
-from fuser.runtime.quickcpu import Places
+from fuser.runtime.quickcpu import CpuCall, Places
 from fuser.specs import ArraySpec, ScalarSpec
 
 if TYPE_CHECKING:
@@ -150,7 +150,8 @@ class Roads:
             return  # now and then only: a road may be too short for all kinds of calls that take turns
         from fuser.runtime import native_entry
 
-        if known.misses < SOON and not native_entry.loaded(known.torch):
+        waits = isinstance(known, CpuCall) and known.misses < SOON  # calls on a GPU waited before they were learned
+        if waits and not native_entry.loaded(known.torch):
             return
         if not native_entry.usable(known.torch):
             return

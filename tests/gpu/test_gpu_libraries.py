@@ -12,7 +12,7 @@ from fuser.errors import GradientError, OutOfMemory
 from tests import engines
 
 pytestmark = pytest.mark.gpu
-MANY = 12  # calls of a kind until native code has taken over
+MANY = 24  # calls of a kind until native code has taken over
 
 
 @pytest.fixture
