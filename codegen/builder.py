@@ -51,6 +51,7 @@ from fuser.codegen.loops import (
 )
 from fuser.codegen.names import identifier
 from fuser.codegen.primitives import Target
+from fuser.codegen.uses import declared
 from fuser.dtypes import I32, DType
 from fuser.errors import InternalError
 from fuser.hostexpr import Dim, HostExpr, wrap
@@ -140,12 +141,9 @@ class KernelBuilder:
         for s in walk(kernel.body):
             if isinstance(s, Alloc):
                 self.declare_array(self.fresh(s.name), s.dtype)
-            elif isinstance(s, LoadVec):
-                for v in s.vars:
-                    self.fresh(v.name)
-            elif isinstance(s, (Let, Mutable, Load, For, Special, Shuffle, Ticket, Await)):
-                self.fresh(s.var.name)
-                self._mutable |= {s.var.name} if isinstance(s, Mutable) else set()
+            for v in declared(s):
+                self.fresh(v.name)
+            self._mutable |= {s.var.name} if isinstance(s, Mutable) else set()
 
     def array_dtype(self, name: str) -> DType:
         """The element type of a registered buffer or array."""

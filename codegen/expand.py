@@ -2,6 +2,8 @@
 
     before:  y = log1p(x)                      after:  t = add(x, 1.0); y = ...      (the row's own arithmetic)
     before:  acc := collective sum(width=32)   after:  shuffles and adds             (`expand_collectives`)
+    before:  y = divide(x, d) for many x       after:  products with 1 / d           (`quotients`)
+    before:  mulhi(a, b), multiply(a, b)       after:  one product of twice the bits (`products`)
 
 In: a kernel as schedules write it. Out: a kernel whose `Let`s all have a spelling on the target and that has no
 Collective left; it means the same, bit for bit up to what a row's `ulp` admits. Recursion is as deep as loops nest
@@ -50,6 +52,8 @@ from fuser.codegen.loops import (
     Var,
 )
 from fuser.codegen.primitives import spelling
+from fuser.codegen.products import join
+from fuser.codegen.quotients import share
 from fuser.dtypes import DType
 from fuser.errors import InternalError
 from fuser.optable import table as default_table
@@ -60,10 +64,11 @@ MAX_NESTING = 64  # rows refer to simpler rows; deeper than this is a cycle in t
 
 
 def expand(kernel: Kernel, table: Table | None = None) -> Kernel:
-    """The kernel in primitives, exact divisions behind common tests where it asks for that (`guards`). InternalError
-    names an operator that has neither spelling nor `expand`."""
+    """The kernel in primitives, exact divisions made of shared reciprocals or behind common tests where that pays.
+    InternalError names an operator that has neither spelling nor `expand`."""
     rows = table or default_table()
-    return guard(_Expander(kernel, rows).run(), rows)
+    primitives = _Expander(kernel, rows).run()
+    return join(guard(primitives, rows) if kernel.guarded else share(primitives))
 
 
 class RowEmitter(KernelBuilder):

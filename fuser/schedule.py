@@ -59,7 +59,7 @@ class CpuSchedule:
     shares of one reduction are split into, each a task ("split"). block_rows: rows a tile of a pointwise kernel that
     also reads across rows (1: whole rows), or rows that are reduced together run by run. stream: bytes from which
     results are stored past the caches (0: none are). capacity: bucket of the reduced length that `order` was chosen
-    for.
+    for. ahead: rows of at most `tile` elements by which an operand read across reduced axes is copied ahead (0: none).
     """
 
     kind: CudaKind
@@ -73,6 +73,7 @@ class CpuSchedule:
     order: Order = ONE_LANE
     index_bits: int = 64
     stream: int = 0
+    ahead: int = 0
     parts: tuple[CpuSchedule, ...] = ()  # batch: of each part
 
 

@@ -6,7 +6,7 @@ are the only hand-written lines of CUDA C in fuser. A header would cost 0.1 to 2
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from fuser.codegen.cuda.arithmetic import ARITHMETIC, INLINE
 from fuser.codegen.cuda.types import c_type
@@ -46,6 +46,11 @@ HELPERS: dict[str, tuple[str, ...]] = {
         "    const unsigned int bits = (unsigned int)__float_as_int(f);",
         "    return (unsigned short)(f != f ? 0x7fffu : (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);",
         "#endif",
+        "}",
+    ),
+    "fuser_pair": (
+        _FUNCTION + "unsigned int fuser_pair(unsigned short low, unsigned short high) {",
+        "    return (unsigned int)high << 16 | low;",
         "}",
     ),
     # Release and acquire: what others did before their ticket (or their blocks before a barrier) is visible after it.
@@ -179,8 +184,30 @@ def vector_type(dtype: DType, width: int) -> str:
 def vector_lines(dtype: DType, width: int) -> tuple[str, ...]:
     """Its definition: a struct whose alignment makes one access of the whole."""
     alignment = width * dtype.bytes
-    name = vector_type(dtype, width)
-    return (f"struct __align__({alignment}) {name} {{ {c_type(dtype)} v[{width}]; }};",)
+    name, members = vector_type(dtype, width), f"{c_type(dtype)} v[{width}]"
+    if in_pairs(dtype, width):
+        members = f"unsigned int v[{width // 2}]"
+    return (f"struct __align__({alignment}) {name} {{ {members}; }};",)
+
+
+def in_pairs(dtype: DType, width: int) -> bool:
+    """Whether a vector is words of two halves: the upper one of bf16 is then an f32 after one `and`, where an array of
+    halves costs a permutation and a shift."""
+    return dtype.is_half and width % 2 == 0
+
+
+def element(dtype: DType, width: int, vector: str, k: int) -> str:
+    """Element `k` of a vector."""
+    if not in_pairs(dtype, width):
+        return f"{vector}.v[{k}]"
+    return f"({c_type(dtype)})" + (f"({vector}.v[{k // 2}] >> 16)" if k % 2 else f"{vector}.v[{k // 2}]")
+
+
+def whole(dtype: DType, elements: Sequence[str]) -> str:
+    """The initializer of a vector."""
+    if in_pairs(dtype, len(elements)):
+        elements = [f"fuser_pair({a}, {b})" for a, b in zip(elements[::2], elements[1::2], strict=True)]
+    return f"{{{{{', '.join(elements)}}}}}"
 
 
 def prelude(helpers: Iterable[str], vectors: Iterable[tuple[DType, int]]) -> list[str]:

@@ -14,10 +14,11 @@ from typing import Any
 
 from fuser.codegen import loops
 from fuser.codegen.cuda.addresses import addresses
-from fuser.codegen.cuda.prelude import HELPERS, prelude, vector_type
+from fuser.codegen.cuda.prelude import HELPERS, element, prelude, vector_type, whole
 from fuser.codegen.cuda.types import c_type, convert, join, literal, reinterpret, unsigned_type, zero
 from fuser.codegen.loops import BufferParam, Kernel, Lit, Operand, Statement, Var
 from fuser.codegen.primitives import spelling
+from fuser.codegen.uses import declared
 from fuser.dtypes import DType
 from fuser.errors import InternalError
 from fuser.optable import table as default_table
@@ -162,18 +163,18 @@ class _Printer:
         width = len(s.vars)
         dtype = self.arrays[s.buffer]
         read = self.vector(s.buffer, s.index, width, "const ")
-        whole = f"{self.names[s.vars[0].name]}_vec"
+        read_as = f"{self.names[s.vars[0].name]}_vec"
         kind = vector_type(dtype, width)
-        self.line(f"const {kind} {whole} = {read};" if s.mask is None else f"{kind} {whole} = {{}};")
+        self.line(f"const {kind} {read_as} = {read};" if s.mask is None else f"{kind} {read_as} = {{}};")
         if s.mask is not None:
-            self.line(f"if ({self.value(s.mask)}) {whole} = {read};")
+            self.line(f"if ({self.value(s.mask)}) {read_as} = {read};")
         for k, v in enumerate(s.vars):
-            self.define(v, f"{whole}.v[{k}]")
+            self.define(v, element(dtype, width, read_as, k))
 
     def store_vec(self, s: loops.StoreVec) -> None:
         guard = "" if s.mask is None else f"if ({self.value(s.mask)}) "
         place = self.vector(s.buffer, s.index, len(s.values), "")
-        self.line(f"{guard}{place} = {{{{{', '.join(self.value(v) for v in s.values)}}}}};")
+        self.line(f"{guard}{place} = {whole(self.arrays[s.buffer], [self.value(v) for v in s.values])};")
 
     # -- control -----------------------------------------------------------------------------------
     def loop(self, s: loops.For) -> None:
@@ -280,27 +281,20 @@ def _quoted(path: str) -> str:
 
 def _names(kernel: Kernel, table: Table) -> dict[str, str]:
     """C names of everything in the kernel: their own, but for those that would hide a function it calls."""
-    declared = [b.name for b in kernel.buffers] + [p.name for p in kernel.scalars]
+    known = [b.name for b in kernel.buffers] + [p.name for p in kernel.scalars]
     called = {"atomicInc", "reinterpret_cast", kernel.name}
     for s in loops.walk(kernel.body):
         if isinstance(s, loops.Let):
             found = spelling(table.scalar(s.op), "cuda", s.args, s.var.dtype)
             called |= {found.name} if isinstance(found, Call) else set()
-        declared += [v.name for v in _defined(s)]
-        declared += [s.name] if isinstance(s, loops.Alloc) else []
-    taken = set(declared)
+        known += [v.name for v in declared(s)]
+        known += [s.name] if isinstance(s, loops.Alloc) else []
+    taken = set(known)
     names = {}
-    for name in declared:
+    for name in known:
         spelled = name
         while spelled in called or (spelled != name and spelled in taken):
             spelled += "_"
         names[name] = spelled
         taken.add(spelled)
     return names
-
-
-def _defined(s: Statement) -> tuple[Var, ...]:
-    if isinstance(s, loops.LoadVec):
-        return s.vars
-    made = (loops.Let, loops.Mutable, loops.Load, loops.For, loops.Special, loops.Shuffle, loops.Ticket, loops.Await)
-    return (s.var,) if isinstance(s, made) else ()

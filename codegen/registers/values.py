@@ -27,24 +27,12 @@ from fuser.codegen.loops import (
     children,
     walk,
 )
+from fuser.codegen.uses import operands
 from fuser.dtypes import BOOL, DType
 
 Form = dict[tuple[str, ...], int]  # an integer as a sum of products of variables: sorted names -> factor
 LONGEST, DEEPEST = 8, 4  # terms of a sum, factors of a product: beyond, the value is its own
-OPERANDS = (
-    "init", "value", "index", "place", "mask", "start", "stop", "step", "going", "condition", "rank", "limit",
-)  # fmt: skip
 _LOGICAL = {"bitwise_and": "logical_and", "bitwise_or": "logical_or", "invert": "logical_not"}
-
-
-def operands(s: Statement) -> Iterator[Operand]:
-    """What a statement itself reads (not the statements inside it)."""
-    if isinstance(s, Let):
-        yield from s.args
-        return
-    yield from (x for name in OPERANDS if (x := getattr(s, name, None)) is not None)
-    if isinstance(s, StoreVec):
-        yield from s.values
 
 
 def words(dtype: DType) -> float:

@@ -18,10 +18,11 @@ from typing import Any
 from fuser.codegen.llvm.host import cache_bytes
 from fuser.codegen.program import Fetch, instructions
 from fuser.codegen.schedule.body import Body, Layouts, analyse
+from fuser.codegen.schedule.cpu_ahead import rows_ahead
 from fuser.codegen.schedule.cpu_keep import plan_keeps
 from fuser.codegen.schedule.cpu_sweep import crosses, crossing
 from fuser.codegen.schedule.pieces import cut_body
-from fuser.graph import Graph
+from fuser.graph import Graph, Node
 from fuser.group import Group
 from fuser.hostexpr import HostExpr, lit
 from fuser.optable import table
@@ -79,14 +80,40 @@ def _choose(graph: Graph, group: Group, sizes: Mapping[str, Any], length_bucket:
         return _columns(graph, group, sizes, length_bucket)
     if rows < TASKS // 4 and rows * length_bucket >= SPLIT_FROM and fixed.segments > 1:
         blocks = min(fixed.segments, bucket(-(-TASKS // rows)))
-        return CpuSchedule("split", grain=1, blocks=blocks, order=fixed, capacity=length_bucket)
+        split = CpuSchedule("split", grain=1, blocks=blocks, order=fixed, capacity=length_bucket)
+        return _ahead(graph, group, sizes, layouts, split)
     height, spread = _band(graph, group, sizes, length_bucket, layouts)
     if spread:
         blocks = fixed.segments
         return CpuSchedule("split", grain=1, blocks=blocks, order=fixed, capacity=length_bucket, block_rows=height)
     grain = max(GRAIN // max(length_bucket * height, 1), 1)
     room = max(length_bucket, LEAST_ROOM)
-    return CpuSchedule("rows", grain=grain, order=fixed, capacity=room, block_rows=height)
+    rows_ = CpuSchedule("rows", grain=grain, order=fixed, capacity=room, block_rows=height)
+    return rows_ if height > 1 else _ahead(graph, group, sizes, layouts, rows_)
+
+
+def _ahead(
+    graph: Graph, group: Group, sizes: Mapping[str, Any], layouts: Layouts, schedule: CpuSchedule
+) -> CpuSchedule:
+    """The schedule with copies of operands that are read across reduced axes, where there are any."""
+    body = analyse(graph, group, layouts, lanes_key)
+    if len(body.reduced) < 2 or not _grows(body.reduced[-1].extent):
+        return schedule
+    width = bucket(_number(body.reduced[-1].extent, sizes))
+    height = rows_ahead(body, width)
+    return replace(schedule, ahead=height, tile=width) if height else schedule
+
+
+def _grows(extent: HostExpr) -> bool:
+    """Whether an extent is largest where all dims are, as they are in `sizes`."""
+    if extent.op == "*":
+        return all(a.value >= 0 if a.op == "lit" else _grows(a) for a in extent.args)
+    return extent.op in ("lit", "sym") or (extent.op == "+" and all(map(_grows, extent.args)))
+
+
+def lanes_key(reduction: Node) -> int:
+    """Reductions along rows share a loop where their operands have the same width, so the same lanes."""
+    return max(reduction.inputs[0].dtype.bytes, 4)
 
 
 def _band(graph: Graph, group: Group, sizes: Mapping[str, Any], length: int, layouts: Layouts) -> tuple[int, bool]:

@@ -64,7 +64,8 @@ class CpuParts:
         return frame.builder.finish(Launch((trips, 1), 1, grain=max(grain, 1)))
 
     def rows(self, frame: Frame) -> Rows:
-        return Rows(self.graph, frame, self.body, self.order)
+        ahead = (self.schedule.ahead, self.schedule.tile)
+        return Rows(self.graph, frame, self.body, self.order, ahead)
 
     def at_row(self, frame: Frame, row: Operand) -> IndexEmitter:
         """Parallel axes at a row number."""

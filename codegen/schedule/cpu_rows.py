@@ -16,6 +16,7 @@ from fuser.codegen.llvm.host import host
 from fuser.codegen.loops import Operand
 from fuser.codegen.schedule.axes import Axis, count
 from fuser.codegen.schedule.body import Body, StageBody
+from fuser.codegen.schedule.cpu_ahead import Ahead, crossing_of
 from fuser.codegen.schedule.cpu_keep import SPARE, Keep, plan_keeps
 from fuser.codegen.schedule.cpu_state import Folds, Stack, levels_of, once, rows_of
 from fuser.codegen.schedule.cpu_sweep import Results, Sweep, Walk
@@ -35,6 +36,7 @@ Visit = Callable[[IndexEmitter, Operand, Operand, "Operand | None", Operand], No
 class Rows:
     """Writes stages of single rows. `orders` gives the reduction order for an operand's bytes.
 
+    ahead: rows, and their width, of copies of operands that are read across reduced axes (no rows: there are none).
     keeps, arrays: what stages save for later ones (none where a stage is a kernel of its own).
     """
 
@@ -42,6 +44,7 @@ class Rows:
     frame: Frame
     body: Body
     orders: Callable[[int], Order]
+    ahead: tuple[int, int] = (0, 0)
     keeps: tuple[Keep, ...] = ()
     arrays: tuple[str, ...] = ()
 
@@ -160,14 +163,20 @@ class Rows:
         sweep.hoist(row, results, self.variables)
         if order.segments == 1:
             low, high = walk.operand(0), walk.operand(self.body.length)
-            return self._share(lanes, sweep, stage, row, results, low, high).widened(low)
+            ahead = self._ahead(stage, sweep, low, high)
+            return self._share(lanes, sweep, stage, row, results, low, high, ahead).widened(low)
         total = lanes.sized(1, "total")
         stack = Stack(walk, total, levels_of(number), once(walk))
         share = walk.operand(lit(1) * order.share(self.body.length))
+        ahead = None
+        if self.ahead[0]:
+            begin = walk.least(walk.op("multiply", first, share), self.body.length)
+            end = walk.least(walk.op("add", begin, walk.op("multiply", share, number)), self.body.length)
+            ahead = self._ahead(stage, sweep, begin, end)
         with walk.loop("share", 0, number) as s:
             low = walk.least(walk.op("multiply", walk.op("add", walk.operand(first), s), share), self.body.length)
             high = walk.least(walk.op("add", low, share), self.body.length)
-            done = self._share(lanes, sweep, stage, row, results, low, high)
+            done = self._share(lanes, sweep, stage, row, results, low, high, ahead)
             total.copy(walk.operand(0), done, walk.operand(0), low)
             if number > 1:
                 stack.push(walk.op("add", s, 1))
@@ -182,16 +191,28 @@ class Rows:
         results: Results,
         low: Operand,
         high: Operand,
+        ahead: Ahead | None,
     ) -> Folds:
         lanes.clear_all(lanes.size)
         visit = self.visit(lanes, sweep, stage, results)
         if len(self.body.reduced) > 1:
             first, last = self.runs_of(low, high)
             with self.walk.loop("run", first, last) as q:
-                self.run(self.walk.place(row, self.body.reduced[:-1], q), q, low, high, lanes.size, visit)
+                at = self.walk.place(row, self.body.reduced[:-1], q)
+                if ahead is not None:
+                    ahead.reach(q, at)
+                self.run(at, q, low, high, lanes.size, visit)
         else:
             self._rounds(row, low, high, lanes.size, visit)
         return lanes.tree()
+
+    def _ahead(self, stage: StageBody, sweep: Sweep, low: Operand, high: Operand) -> Ahead | None:
+        """Copies for the elements `low` to `high`, where the stage has operands for that."""
+        if not self.ahead[0] or not crossing_of(self.body, stage):
+            return None
+        ahead = Ahead(self.walk, self.body, stage, self.ahead, self.runs_of(low, high))
+        ahead.use(sweep)
+        return ahead
 
     def visit(self, lanes: Folds, sweep: Sweep, stage: StageBody, results: Results) -> Visit:
         """What is done at an element of a stage that reduces: fold it into its lane, and store what is stored."""

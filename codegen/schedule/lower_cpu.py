@@ -16,9 +16,10 @@ from __future__ import annotations
 from fuser.codegen.loops import Kernel
 from fuser.codegen.schedule import lower_cpu_fused, lower_cpu_pointwise, lower_cpu_scan, lower_cpu_split
 from fuser.codegen.schedule.body import Layouts, analyse
+from fuser.codegen.schedule.cpu import lanes_key
 from fuser.codegen.schedule.cpu_parts import CpuParts
 from fuser.codegen.schedule.pieces import cut_body
-from fuser.graph import Graph, Node
+from fuser.graph import Graph
 from fuser.group import Group
 from fuser.schedule import CpuSchedule
 
@@ -27,7 +28,7 @@ def lower_cpu(graph: Graph, group: Group, schedule: CpuSchedule, layouts: Layout
     """The kernels of a group of one space."""
     if schedule.kind == "scan":
         return (lower_cpu_scan.lower(graph, group, schedule, layouts),)
-    body = analyse(graph, group, layouts, _lanes_key if group.space.inner else None)
+    body = analyse(graph, group, layouts, lanes_key if group.space.inner else None)
     if schedule.kind == "pointwise":
         return (lower_cpu_pointwise.lower(CpuParts(graph, group, schedule, layouts, cut_body(body))),)
     parts = CpuParts(graph, group, schedule, layouts, body)
@@ -37,8 +38,3 @@ def lower_cpu(graph: Graph, group: Group, schedule: CpuSchedule, layouts: Layout
     if schedule.kind == "columns":
         return (lower_cpu_fused.lower_columns(parts),)
     return lower_cpu_split.lower(parts)
-
-
-def _lanes_key(reduction: Node) -> int:
-    """Reductions along rows share a loop where their operands have the same width, so the same lanes."""
-    return max(reduction.inputs[0].dtype.bytes, 4)

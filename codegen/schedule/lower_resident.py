@@ -132,8 +132,9 @@ class ResidentStages(Stages):
 
     def _turn(self, p: Pass, slots: Sequence[Slot]) -> None:
         """The slots of one segment, a few at a time: what only this stage loads is held no longer than it must be."""
-        fresh = sum(f.dtype.bytes for f in self.reuse[self.current].raw.values() if f not in slots[0].raw)
-        together = max(FRESH_BYTES // max(fresh * self.geometry.width, 1), 1)
+        fresh = [f.dtype.bytes for f in self.reuse[self.current].raw.values() if f not in slots[0].raw]
+        room = FRESH_BYTES if len(fresh) < 2 else FRESH_BYTES // 2  # or they cost a block of an SM
+        together = max(room // max(sum(fresh) * self.geometry.width, 1), 1)
         for k in range(0, len(slots), together):
             some = slots[k : k + together]
             self._load_slots(self.current, p.tile, some)
