@@ -13,14 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from fuser.codegen.indices import GATHERED, IndexEmitter, Ranges, gathered
+from fuser.codegen.indices import IndexEmitter
 from fuser.codegen.loopwriter import write_loop
 from fuser.codegen.program import (
     Apply,
-    Condition,
     Constant,
     Fetch,
-    Mask,
     Position,
     Program,
     Result,
@@ -42,9 +40,10 @@ from fuser.graph import (
     ViewAttrs,
 )
 from fuser.group import Group
-from fuser.hostexpr import lit, wrap
 from fuser.indexmap import Index
 from fuser.loopbody import LoopAttrs
+from fuser.masks import Condition, Mask, Masks
+from fuser.proofs import GATHERED, Ranges, gathered
 from fuser.record import dataclass
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ class Tracer:
     """Finds the steps for values of a group. `want` may be called for several values; `program` closes it."""
 
     def __init__(self, graph: Graph, group: Group, ranges: Ranges) -> None:
-        self.graph, self.ranges = graph, ranges
+        self.graph, self.masks = graph, Masks(graph, ranges)
         self.inputs = frozenset(group.inputs)
         self.finished = frozenset(group.reductions) | ({group.scan} if group.scan is not None else frozenset())
         self.steps: list[Step] = []
@@ -70,7 +69,7 @@ class Tracer:
 
     def want(self, node: int, index: Index, stored: bool = False) -> int:
         """The step of a node at an index. stored: in its storage dtype (halves stay narrow)."""
-        root: Key = (node, self._normal(index, self.graph.by_id[node]), ())
+        root: Key = (node, self.masks.normal(index, self.graph.by_id[node]), ())
         step = self._evaluate(root)
         target = self.graph.by_id[node].storage
         if stored and self._dtype(step) != target:
@@ -130,64 +129,12 @@ class Tracer:
         assert isinstance(node.attrs, ViewAttrs)
         found = {f"@{k}": gathered(self._memo[n.id, index, mask]) for k, n in enumerate(node.inputs[1:])}
         source = node.inputs[0]
-        return source.id, self._normal(node.attrs.map.apply(index, found), source), mask
-
-    def _normal(self, index: Index, node: Node) -> Index:
-        """An index in simplest form, axes of size 1 at 0."""
-        return tuple(lit(0) if d == 1 else self.ranges.simplify(e) for e, d in zip(index, node.shape, strict=True))
+        return source.id, self.masks.normal(node.attrs.map.apply(index, found), source), mask
 
     def _pieces(self, key: Key) -> list[tuple[Condition | None, Key]]:
-        """The pieces that can be taken: (domain, or None for the last, value).
-
-        A value is masked where it is read only if it must be, or if the mask spares much: one without a place of its
-        own, and an array at the very index that is written but for single elements, are as they are anywhere. So a
-        chain of updates of single elements has each of its values once.
-        """
+        """The pieces that can be taken: (domain, or None for the last, value)."""
         node, index, mask = self.graph.by_id[key[0]], key[1], key[2]
-        assert isinstance(node.attrs, PieceAttrs)
-        wide = mask  # without what excludes single elements
-        out: list[tuple[Condition | None, Key]] = []
-        for piece, source in zip(node.attrs.pieces, node.inputs, strict=True):
-            binding = {f"${k}": e for k, e in enumerate(index)}
-            domain = [self.ranges.simplify(e.substitute(binding)) for e in piece.domain]
-            domain = [e for e in domain if not self.ranges.nonnegative(e)]
-            at = self._normal(piece.map.apply(index), source)
-            if any(self.ranges.negative(e) for e in domain):
-                continue
-            condition = Condition(tuple(domain))
-            same = at == index and source.shape == node.shape
-            if not domain or condition in mask:
-                out.append((None, self._placed(source, at, wide if same else mask)))
-                break
-            if Condition(condition.domain, False) in mask:
-                continue
-            out.append((condition, self._placed(source, at, self._and(wide if same else mask, condition))))
-            mask = self._and(mask, Condition(condition.domain, False))
-            if not self._pins(condition.domain):
-                wide = self._and(wide, Condition(condition.domain, False))
-        return out
-
-    def _placed(self, source: Node, at: Index, mask: Mask) -> Key:
-        """A value at an index; without a mask where that is one of its elements for certain, and worth it: one element
-        for all, or a value that others need too (masked, it would be another one, with all that it is made of)."""
-        shared = source.op not in ("input", "view") and len(self.graph.users[source]) > 1
-        worth = shared or all(e.is_literal for e in at)
-        sure = worth and all(self.ranges.below(e, wrap(d)) for e, d in zip(at, source.shape, strict=True))
-        return source.id, at, () if sure else mask
-
-    def _pins(self, domain: Index) -> bool:
-        """Whether a domain holds at one place of some axis only."""
-        return any(-e in domain or self.ranges.nonnegative(-e) for e in domain)
-
-    def _and(self, mask: Mask, c: Condition) -> Mask:
-        """`mask and c` without the conditions that `c` implies (pieces of a concatenation stay short)."""
-        return (*(m for m in mask if not self._implies(c, m)), c)
-
-    def _implies(self, c: Condition, m: Condition) -> bool:
-        if c.holds != m.holds or len(c.domain) != 1 or len(m.domain) != 1:
-            return False
-        difference = m.domain[0] - c.domain[0]
-        return self.ranges.nonnegative(difference if c.holds else -difference)
+        return [(t.condition, (node.inputs[t.piece].id, t.index, t.mask)) for t in self.masks.taken(node, index, mask)]
 
     # -- steps -------------------------------------------------------------------------------------
     def _add(self, step: Step) -> int:

@@ -11,26 +11,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 
-from fuser.codegen.indices import GATHERED, Divides
+from fuser.codegen.indices import Divides
 from fuser.dtypes import DType
 from fuser.hostexpr import HostExpr, lit, sym, terms
 from fuser.indexmap import Index, coefficient
 from fuser.loopbody import EXPECTED_ROUNDS, LoopAttrs, round_cost
+from fuser.masks import Condition, Mask
 from fuser.optable import table
 from fuser.optable.base import ScalarOp
+from fuser.proofs import GATHERED
 from fuser.record import dataclass
 
-
-@dataclass(frozen=True)
-class Condition:
-    """A domain (all expressions >= 0) that holds, or does not."""
-
-    domain: Index
-    holds: bool = True
-
-
 ALIKE = 16  # lanes of a tile, at most: what is the same for all of them
-Mask = tuple[Condition, ...]  # a conjunction
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from dataclasses import replace
 from functools import cached_property
 
 from fuser.codegen.evaluate import Tracer
-from fuser.codegen.indices import Ranges
 from fuser.codegen.program import Fetch, Program
 from fuser.codegen.schedule.axes import Axis, axes_of, collapse, count
 from fuser.dtypes import DType
@@ -21,6 +20,7 @@ from fuser.group import Group, Reducer, Stage, Store
 from fuser.hostexpr import Dim, HostExpr, lit, sym
 from fuser.indexmap import Index, contiguous_strides, offset
 from fuser.keys import Layout, stride_symbol
+from fuser.proofs import Ranges
 from fuser.record import dataclass
 
 Layouts = Sequence[Layout]  # one an argument of the graph

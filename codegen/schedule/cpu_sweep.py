@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import field
 
 from fuser.codegen.evaluate import Lane, Loader
-from fuser.codegen.indices import GATHERED, IndexEmitter, Ranges
+from fuser.codegen.indices import IndexEmitter
 from fuser.codegen.loops import LoopKind, Operand, Var
 from fuser.codegen.program import Fetch, Program
 from fuser.codegen.program import instructions as step_instructions
@@ -23,6 +23,7 @@ from fuser.codegen.schedule.frame import Frame
 from fuser.dtypes import BOOL, I64
 from fuser.hostexpr import HostExpr, lit, sym
 from fuser.indexmap import coefficient
+from fuser.proofs import GATHERED, Ranges
 from fuser.record import dataclass
 
 Values = dict[int, Operand]

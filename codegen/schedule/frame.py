@@ -11,7 +11,7 @@ from typing import Literal
 
 from fuser.codegen.builder import KernelBuilder
 from fuser.codegen.evaluate import Loader, mask_operand
-from fuser.codegen.indices import IndexEmitter, Ranges
+from fuser.codegen.indices import IndexEmitter
 from fuser.codegen.loops import BufferRole, Operand
 from fuser.codegen.program import Fetch, Program
 from fuser.codegen.schedule.alignment import Alignment
@@ -20,6 +20,7 @@ from fuser.dtypes import BOOL, I32, I64, DType
 from fuser.graph import Graph, InputAttrs, Node
 from fuser.group import Group
 from fuser.hostexpr import Dim, HostExpr, call, lit
+from fuser.proofs import Ranges
 from fuser.shapes import numel
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from fuser.codegen.indices import IndexEmitter, Ranges, TileLane
+from fuser.codegen.indices import IndexEmitter, TileLane
 from fuser.codegen.loops import Operand
 from fuser.codegen.schedule.accumulate import Accumulator, Fold, State
 from fuser.codegen.schedule.axes import Axis, count, split
@@ -20,6 +20,7 @@ from fuser.codegen.schedule.frame import Frame
 from fuser.codegen.schedule.regroup import Regroup
 from fuser.dtypes import BOOL
 from fuser.hostexpr import HostExpr, call, lit, sym
+from fuser.proofs import Ranges
 from fuser.schedule import CudaSchedule
 
 POINT = "point"  # symbol of a linear position in the parallel or reduced space

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from fuser.codegen.indices import GATHERED, IndexEmitter
+from fuser.codegen.indices import IndexEmitter
 from fuser.codegen.loops import ClusterWait, Kernel, Launch, Operand, Receive
 from fuser.codegen.program import Fetch
 from fuser.codegen.schedule.accumulate import Fold, State
@@ -25,6 +25,7 @@ from fuser.codegen.schedule.lower_reduce import Pass, Stages, Totals
 from fuser.codegen.schedule.parking import LEAST_COPY
 from fuser.codegen.schedule.tile import Loads, Tile
 from fuser.dtypes import BOOL, I32
+from fuser.proofs import GATHERED
 from fuser.schedule import CudaSchedule
 
 

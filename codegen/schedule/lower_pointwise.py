@@ -6,13 +6,14 @@ consecutive elements in row-major order of the collapsed axes; a thread has `unr
 
 from __future__ import annotations
 
-from fuser.codegen.indices import IndexEmitter, Ranges, TileLane
+from fuser.codegen.indices import IndexEmitter, TileLane
 from fuser.codegen.loops import Kernel, Launch, Operand
 from fuser.codegen.schedule.axes import Axis, split
 from fuser.codegen.schedule.body import Body
 from fuser.codegen.schedule.frame import Frame
 from fuser.codegen.schedule.tile import Tile
 from fuser.hostexpr import HostExpr, call, lit, sym
+from fuser.proofs import Ranges
 from fuser.schedule import CudaSchedule
 
 POSITION = "position"  # the symbol of a linear position; bound to an operand, never printed

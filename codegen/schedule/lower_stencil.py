@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from fuser.codegen.indices import GATHERED, IndexEmitter, TileLane
+from fuser.codegen.indices import IndexEmitter, TileLane
 from fuser.codegen.loops import Kernel, Launch, Operand
 from fuser.codegen.program import Fetch, Program
 from fuser.codegen.schedule.axes import Axis, count
@@ -21,6 +21,7 @@ from fuser.codegen.schedule.geometry import bind_axes
 from fuser.codegen.schedule.tile import Tile, Values
 from fuser.dtypes import BOOL, U32, U64
 from fuser.hostexpr import HostExpr, call, lit, sym, terms
+from fuser.proofs import GATHERED
 from fuser.record import dataclass
 from fuser.schedule import CudaSchedule
 

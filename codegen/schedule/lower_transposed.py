@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fuser.codegen.indices import GATHERED, IndexEmitter
+from fuser.codegen.indices import IndexEmitter
 from fuser.codegen.loops import Kernel, Launch, Operand
 from fuser.codegen.program import Fetch
 from fuser.codegen.schedule.alignment import Alignment, contiguous
@@ -19,6 +19,7 @@ from fuser.codegen.schedule.frame import Frame
 from fuser.codegen.schedule.geometry import bind_axes
 from fuser.codegen.schedule.tile import Tile, Values
 from fuser.hostexpr import call
+from fuser.proofs import GATHERED
 from fuser.record import dataclass
 from fuser.schedule import CudaSchedule
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from fuser.codegen.indices import Ranges
 from fuser.codegen.schedule.axes import Axis
 from fuser.codegen.schedule.body import Body, StageBody, map_stage
 from fuser.hostexpr import HostExpr, lit, split_multiple
+from fuser.proofs import Ranges
 from fuser.ranges import digit_of
 from fuser.record import dataclass
 

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from fuser.codegen.indices import GATHERED
 from fuser.codegen.program import Apply, Fetch, Program, Result, Select, Step, instructions, operands
+from fuser.proofs import GATHERED
 from fuser.record import dataclass
 
 KEEP_COST = 10  # instructions from which a value is kept although its raw elements are narrower

@@ -11,12 +11,13 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 from fuser.codegen.evaluate import Lane, Results, mask_operand
-from fuser.codegen.indices import GATHERED, IndexEmitter
+from fuser.codegen.indices import IndexEmitter
 from fuser.codegen.loops import Operand
 from fuser.codegen.program import Fetch, Program
 from fuser.codegen.schedule.body import StoreSite
 from fuser.codegen.schedule.frame import Frame
 from fuser.hostexpr import HostExpr
+from fuser.proofs import GATHERED
 from fuser.record import dataclass
 
 Loads = Mapping[int, Sequence[Operand]]  # hoisted loads: step -> one operand a lane

@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 from fuser.codegen import simt
 from fuser.codegen.builder import KernelBuilder
 from fuser.codegen.expand import expand
-from fuser.codegen.indices import IndexEmitter, Ranges, TileLane
+from fuser.codegen.indices import IndexEmitter, TileLane
 from fuser.codegen.loops import Launch, Lit
 from fuser.codegen.schedule.alignment import Alignment
 from fuser.dtypes import I32, I64
 from fuser.hostexpr import HostExpr, call, lit, sym
+from fuser.proofs import Ranges
 
 P, Q, N, M = sym("p"), sym("q"), sym("n"), sym("m")
 RANGES = Ranges({"p": N, "q": M})

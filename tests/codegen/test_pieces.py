@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import fuser
-from fuser.codegen.indices import Ranges
 from fuser.codegen.loops import For, Let, walk
 from fuser.codegen.program import Program
 from fuser.codegen.schedule.axes import Axis
@@ -15,6 +14,7 @@ from fuser.codegen.schedule.body import StageBody, StoreSite
 from fuser.codegen.schedule.pieces import cut
 from fuser.dtypes import F32
 from fuser.hostexpr import HostExpr, lit, sym
+from fuser.proofs import Ranges
 
 Array = np.ndarray[Any, Any]
 R, S, T = sym("r"), sym("s"), sym("t")
