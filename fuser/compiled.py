@@ -260,16 +260,15 @@ class Compiled:
         return plan
 
     def _make_plan(self, traced: Traced, size_class: SizeClass, device: Device, env: Mapping[str, Any]) -> Plan:
-        tools = self._toolchain()
-        sizes = {**env, **size_class.representative}
+        tools, sizes = self._toolchain(), {**env, **size_class.representative}
         contiguous = [k for k, layout in enumerate(size_class.layouts) if layout == "c"]
         groups, decisions = tools.plan_groups(
             traced.graph, size_class.representative, device, contiguous=contiguous, in_place=not size_class.overlap
         )
-        plan = Plan(traced.graph, groups, decisions, size_class, sizes, device, tools, header=str(self._signature))
+        head, graphs = str(self._signature), self._options.cuda_graph
+        plan = Plan(traced.graph, groups, decisions, size_class, sizes, device, tools, head, cuda_graph=graphs)
         marks.check(plan)
-        limit = self._options.expect_kernels
-        if limit is not None and len(groups) > limit:
+        if (limit := self._options.expect_kernels) is not None and len(groups) > limit:
             raise _fusion_lost(self.__name__, plan, limit)
         return plan
 

@@ -16,7 +16,7 @@ from fuser import accounting, building, dumps, progress
 from fuser.decision import Decision
 from fuser.device import Device
 from fuser.errors import NameResolutionError
-from fuser.graph import Graph, Node
+from fuser.graph import Graph, InputAttrs, Node
 from fuser.group import Group
 from fuser.keys import SizeClass
 from fuser.naming import Names
@@ -73,7 +73,7 @@ class Plan:
     """The plan of one program for one size class on one device.
 
     sizes: the dims that byte counts and times are computed for (those of the call, or representatives). tuned: measured
-    schedules, by position of the group, instead of the formula's.
+    schedules, by position of the group, instead of the formula's. cuda_graph: its launches are to be replayed as one.
     """
 
     graph: Graph
@@ -85,6 +85,7 @@ class Plan:
     toolchain: Toolchain = field(repr=False)
     header: str = ""
     tuned: Mapping[int, Schedule] = field(default_factory=dict)
+    cuda_graph: bool = False
 
     @cached_property
     def names(self) -> Names:
@@ -154,6 +155,17 @@ class Plan:
             {self.names[k]: v for k, v in reads.items()}, {self.names[k]: v for k, v in writes.items()},
             predicted, tuple(lines), tuple(n.op for n in shown), built,
         )  # fmt: skip
+
+    @property
+    def graph_refusal(self) -> str | None:
+        """Why the launches are not replayed as a CUDA graph although that was asked for; None where they are."""
+        libraries = [k.label for k in self.outline if k.group.library is not None]
+        if self.device.kind == "cpu":
+            return "it runs on the CPU"
+        if libraries:
+            return f"{', '.join(libraries)} {'is a library call' if len(libraries) == 1 else 'are library calls'}"
+        returned = any(isinstance(n.attrs, InputAttrs) for n in self.graph.outputs)
+        return "an argument is returned as it is" if returned else None
 
     # -- totals ------------------------------------------------------------------------------------
     @cached_property

@@ -17,6 +17,7 @@ import numpy as np
 
 from fuser import measure, progress, trees
 from fuser.draw import units
+from fuser.draw.text import graph_line
 from fuser.record import dataclass
 from fuser.runtime import pool, stopwatch
 from fuser.runtime.arrays import CPU
@@ -94,6 +95,7 @@ class Report:
     verdict: Kind
     kept: float | None
     reference: float | None
+    launches: str | None = None  # whether they are replayed as a CUDA graph, where that was asked for
 
     def __str__(self) -> str:
         m = self.measured
@@ -102,6 +104,8 @@ class Report:
             share = f" = {k.rate / m.copy_rate:.0%} of this machine's copy" if m.copy_rate and not k.library else ""
             rate = f"{units.digits(k.rate / 1e9)} GB/s"
             lines.append(f"  {k.label}  {units.size(k.nbytes)}  {_time(k.seconds)}  {rate}{share}")
+        if self.launches is not None:
+            lines.append(f"  launches  {self.launches}")
         lines.append("  verdict  " + "; ".join([f"{self.verdict}-bound", *self._advice()]))
         if self.reference is not None:
             lines.append(f"  vs numpy  {_time(self.reference)} ({units.digits(self.reference / m.call)}x)")
@@ -167,7 +171,7 @@ def report(compiled: Compiled, args: tuple[Any, ...], kwargs: Mapping[str, Any],
     measured = Measured(seconds, overhead, faults, rate, plan.device.l2, times)
     return Report(
         _title(compiled, bound), _device(plan, bound), samples, compiled.first_call, measured, judge(measured),
-        _kept(once, bound), _reference(compiled, args, kwargs, bound),
+        _kept(once, bound), _reference(compiled, args, kwargs, bound), graph_line(plan) if plan.cuda_graph else None,
     )  # fmt: skip
 
 

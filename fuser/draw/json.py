@@ -47,6 +47,7 @@ def to_json(plan: Plan) -> dict[str, Any]:
             for a in facts.apart(plan)
         ],
         "temporaries_peak": facts.temporaries(plan)[0],
+        "cuda_graph": text.graph_line(plan) if plan.cuda_graph else None,
         "decisions": [
             {
                 "kind": d.kind, "producer": d.producer, "consumer": d.consumer, "verdict": d.verdict,

@@ -287,12 +287,21 @@ def _recomputed(plan: Plan) -> list[str]:
 
 
 def _notes(plan: Plan) -> list[str]:
+    lines = []
     peak, each = facts.temporaries(plan)
-    if not peak:
-        return []
-    largest = sorted(each.items(), key=lambda item: -item[1])[:4]
-    listed = ", ".join(f"{name} {units.size(size)}" for name, size in largest) + (", ..." if len(each) > 4 else "")
-    return ["notes", f"  memory    temporaries peak {units.size(peak)} ({listed})"]
+    if peak:
+        largest = sorted(each.items(), key=lambda item: -item[1])[:4]
+        listed = ", ".join(f"{name} {units.size(size)}" for name, size in largest) + (", ..." if len(each) > 4 else "")
+        lines.append(f"  memory    temporaries peak {units.size(peak)} ({listed})")
+    if plan.cuda_graph:
+        lines.append(f"  launches  {graph_line(plan)}")
+    return ["notes", *lines] if lines else []
+
+
+def graph_line(plan: Plan) -> str:
+    """Whether the launches are replayed as a CUDA graph, where that was asked for."""
+    refusal = plan.graph_refusal
+    return f"one by one, not as a CUDA graph: {refusal}" if refusal else "as one CUDA graph, from the second call on"
 
 
 def _closing(plan: Plan, several: bool) -> list[str]:

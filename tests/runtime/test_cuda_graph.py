@@ -6,8 +6,10 @@ import gc
 import threading
 from typing import Any
 
+import numpy as np
 import pytest
 
+import fuser
 from fuser.errors import InternalError
 from fuser.runtime import cuda, native_entry, native_plan
 from fuser.runtime.native_plan import Clear, KernelLaunch, LaunchPlan
@@ -149,3 +151,29 @@ def test_a_refused_graph_is_an_error_and_leaves_nothing(driver: FakeDriver) -> N
     assert all(g.dead for g in full.graphs.values())
     assert not made.recorded
     assert made.launch(1, 10, 20, 30) == 0
+
+
+@pytest.mark.parametrize(
+    ("program", "device", "line"),
+    [
+        ("lambda x: x * 2 + 1", "sm_90", "as one CUDA graph, from the second call on"),
+        ("lambda x: (x @ x) * 2", "sm_90", "one by one, not as a CUDA graph: L1 is a library call"),
+        ("lambda x: (x @ x) @ x", "sm_90", "one by one, not as a CUDA graph: L1, L2 are library calls"),
+        ("lambda x: (x, x * 2)", "sm_90", "one by one, not as a CUDA graph: an argument is returned as it is"),
+        ("lambda x: x * 2 + 1", "cpu", "one by one, not as a CUDA graph: it runs on the CPU"),
+    ],
+)
+def test_a_plan_says_whether_it_is_replayed(program: str, device: str, line: str) -> None:
+    plan = fuser.compile(program, cuda_graph=True).plan("f32[512, 512]", device=device)
+    assert f"  launches  {line}\n" in plan.explain()
+    assert plan.to_json()["cuda_graph"] == line
+    plain = fuser.compile(program).plan("f32[512, 512]", device=device)
+    assert "launches  one" not in plain.explain()
+    assert plain.to_json()["cuda_graph"] is None
+
+
+def test_a_report_says_whether_it_was_replayed() -> None:
+    x = np.ones((64, 64), np.float32)
+    found = fuser.compile("lambda x: x * 2 + 1", cuda_graph=True).report(x, samples=2)
+    assert "launches  one by one, not as a CUDA graph: it runs on the CPU" in str(found)
+    assert "launches" not in str(fuser.compile("lambda x: x * 2 + 1").report(x, samples=2))
