@@ -23,6 +23,8 @@ from fuser import progress
 SHAPE = (64, 64)
 CHAIN_SHAPE = (512, 512)  # the smallest power of two at which the chain is five kernels rather than one block's
 BATCH = 50
+MORE = 2  # times the rows, which one thread still does
+_MORE = f", {MORE} x the rows"
 SQRT_2_OVER_PI = 0.7978845608028654
 GELU = """
 extern "C" __global__ void __launch_bounds__(256) gelu(const float* x, const float* w, const float* b, float* y, int n)
@@ -87,8 +89,20 @@ def run(device: str, rounds: int, seed: int, save: Callable[[Any], None], say: C
     for name, samples in times.items():
         record["us"][name] = {"median": statistics.median(samples) * 1e6, "least": min(samples) * 1e6}
         say(f"{name:36s} {record['us'][name]['median']:8.2f} us   least {record['us'][name]['least']:8.2f}")
+    record["beyond_kernel_us"] = _beyond_kernel(record["us"])
+    for name, microseconds in record["beyond_kernel_us"].items():
+        say(f"{name:36s} {microseconds:8.2f} us   beyond the kernel")
     save(record)
     return record
+
+
+def _beyond_kernel(us: dict[str, dict[str, float]]) -> dict[str, float]:
+    """Microseconds of a call that do not grow with its rows: what is left of it when its kernel does nothing."""
+    found = {}
+    for name in us:
+        if name + _MORE in us:
+            found[name] = (MORE * us[name]["least"] - us[name + _MORE]["least"]) / (MORE - 1)
+    return found
 
 
 def _contenders(
@@ -239,11 +253,16 @@ def _driver_launches(driver: Any, raw: Any, arguments: Sequence[Any]) -> Callabl
 
 # -- on the CPU ----------------------------------------------------------------------------------------
 def numpy_arrays(host: list[Any]) -> Iterator[Contender]:
-    """fuser on NumPy arrays, and NumPy."""
+    """fuser on NumPy arrays, also on `MORE` times the rows, and NumPy."""
     import fuser
 
     out = np.empty_like(host[0])
-    yield from _fuser_pair("numpy", fuser.compile(gelu(np)), tuple(host), out)
+    f = fuser.compile(gelu(np))
+    yield from _fuser_pair("numpy", f, tuple(host), out)
+    more = tuple(np.tile(a, (MORE, 1)) for a in host)
+    yield Contender(f"fuser numpy{_MORE}", lambda: f(*more))
+    room = np.empty_like(more[0])
+    yield Contender(f"fuser numpy out={_MORE}", lambda: f(*more, out=room))
     plain = gelu(np)
     yield Contender("numpy", lambda: plain(*host))
 

@@ -14,7 +14,19 @@ import numpy as np
 import pytest
 
 import fuser
-from benchmarks import accuracy, counters, cpu, first_calls, free_order, inputs, libraries, report, timeline, workloads
+from benchmarks import (
+    accuracy,
+    calls,
+    counters,
+    cpu,
+    first_calls,
+    free_order,
+    inputs,
+    libraries,
+    report,
+    timeline,
+    workloads,
+)
 from benchmarks.__main__ import main, parser
 from benchmarks.workloads import CPU, GPU, WORKLOADS, Workload
 from fuser import order
@@ -205,6 +217,11 @@ def test_the_float64_result_in_slabs_is_the_whole_one() -> None:
     args = inputs.on_device(w, "cpu", 0)
     (whole,), (parts,) = accuracy.truth(w, args), accuracy.truth(replace(w, slabs=8), args)
     assert np.array_equal(whole.float().numpy(), parts.numpy())
+
+
+def test_what_a_call_costs_beyond_its_kernel() -> None:
+    us = {"fuser numpy": 2.0, "fuser numpy, 2 x the rows": 3.5, "numpy": 9.0}
+    assert calls._beyond_kernel({k: {"median": 99.0, "least": v} for k, v in us.items()}) == {"fuser numpy": 0.5}
 
 
 def test_first_calls_made_beforehand_stand_for_those_from_caches() -> None:
