@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -103,3 +107,32 @@ def test_programs_that_are_bound_by_one_thing(verdict: str) -> None:
         if seen[-1] == verdict:
             return
     raise AssertionError(seen)
+
+
+FRESH = """
+import numpy as np
+import fuser
+x = np.ones(1 << 24, np.float32)
+f = fuser.compile(lambda x: x + 1)
+seen = []
+while len(seen) < 4 and seen[-1:] != ["page-fault"]:
+    report = f.report(x, samples=5)
+    seen.append(report.verdict)
+assert seen[-1] == "page-fault", (seen, report)
+assert report.measured.faults < report.measured.call
+assert "are page faults of the fresh output: pass out=" in str(report)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="counts page faults as Linux does")
+def test_a_program_that_is_bound_by_page_faults() -> None:
+    """64 MB of fresh small pages a call: nothing is recycled, and NumPy asks for no large pages."""
+    environment = {**os.environ, "FUSER_POOL_BYTES": "0", "NUMPY_MADVISE_HUGEPAGE": "0"}
+    done = subprocess.run([sys.executable, "-c", FRESH], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_programs_with_several_results_and_with_scalars_are_measured() -> None:
+    x = np.ones((300, 300))
+    for program in (lambda x: (x + 1, {"d": x * 2}), lambda x: np.sum(x), lambda x: (x + 1, np.sum(x))):
+        assert fuser.compile(program).report(x, samples=2).measured.call > 0
