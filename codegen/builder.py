@@ -286,7 +286,14 @@ class KernelBuilder:
 
     @contextmanager
     def loop(
-        self, name: str, start: Bound, stop: Bound, step: Bound = 1, kind: LoopKind = "serial", going: Var | None = None
+        self,
+        name: str,
+        start: Bound,
+        stop: Bound,
+        step: Bound = 1,
+        kind: LoopKind = "serial",
+        going: Var | None = None,
+        uniform: bool = False,
     ) -> Iterator[Var]:
         """`for var in range(start, stop, step)`; ints take the dtype of the operands beside them, else i32."""
         dtype = next((x.dtype for x in (start, stop, step) if not isinstance(x, int)), I32)
@@ -294,7 +301,7 @@ class KernelBuilder:
         var = Var(self.fresh(name), dtype)
         with self.block() as body:
             yield var
-        self.emit(For(var, bounds[0], bounds[1], bounds[2], tuple(body), kind, going))
+        self.emit(For(var, bounds[0], bounds[1], bounds[2], tuple(body), kind, going, uniform))
 
     @contextmanager
     def branch(self, condition: Operand, uniform: bool = False) -> Iterator[None]:

@@ -123,7 +123,8 @@ class For:
     serial: as written. unroll: bounds are literals, the body is repeated. parallel (CPU): iterations are independent,
     split over threads; outermost only. vector (CPU): iterations are independent but for register arrays indexed by
     `var` itself; an emitter may run several at once. step > 0. going: a mutable bool; a serial loop is left before a
-    round in which it is false; in a vector loop whose iterations disagree on it, the body is as for `If`.
+    round in which it is false; in a vector loop whose iterations disagree on it, the body is as for `If`. uniform:
+    whether a block's threads agree on it.
     """
 
     var: Var
@@ -133,6 +134,7 @@ class For:
     body: tuple[Statement, ...]
     kind: LoopKind = "serial"
     going: Var | None = None
+    uniform: bool = False
 
 
 @dataclass(frozen=True)

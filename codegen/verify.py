@@ -115,7 +115,9 @@ class _Checker:
         """What replaces a nested statement: its blocks between scope changes."""
         if isinstance(s, For):
             self.loop_head(s)
-            uneven = s.going is not None or not all(self.is_uniform(x) for x in (s.start, s.stop, s.step))
+            uneven = (s.going is not None and not s.uniform) or not all(
+                self.is_uniform(x) for x in (s.start, s.stop, s.step)
+            )
             yield lambda: self.open(uneven, s)
             yield from s.body
             yield lambda: self.close(uneven)

@@ -44,6 +44,7 @@ class CudaSchedule:
     cluster: int = 1  # rows: neighbouring blocks that share a row, each keeping its segments of it
     parked: bool = False  # resident rows wait in shared memory instead of registers
     copies: bool = False  # parked: rows go there by asynchronous copies, all of a block's on their way at once
+    workers: int = 0  # scan: blocks at most, each of which takes tiles in turn (0: a block a tile)
     tile: int = 0  # pointwise: side of the squares that transposed operands cross shared memory in (0: none do)
     strip: int = 1  # pointwise: neighbouring values of the axis before the innermost that a thread takes
     guarded: bool = False  # bound by arithmetic: exact divisions of a thread's lanes share a test and a branch

@@ -132,8 +132,10 @@ class RowScan(_Scan):
                 self._store(lanes, exists, values)
                 assign(b, carry, self.combine(carry, total))
 
-    def _tile(self, base: Operand) -> tuple[list[IndexEmitter], list[Operand], dict[int, tuple[Operand, ...]]]:
-        """This thread's lanes of the tile at `base`, whether they exist, and their loads."""
+    def _tile(
+        self, base: Operand, wanted: Sequence[bool] | None = None
+    ) -> tuple[list[IndexEmitter], list[Operand], dict[int, tuple[Operand, ...]]]:
+        """This thread's lanes of the tile at `base`, whether they exist, and their loads (of the `wanted` steps)."""
         f, n = self.frame, self.frame.host(self.body.length)
         first = f.add(base, f.mul(self.rows.member, self.width))
         lanes = [self.place(self.rows.row, f.add(first, j)) for j in range(self.width)]
@@ -142,13 +144,11 @@ class RowScan(_Scan):
         names = frozenset(a.name for a in self.body.reduced)
         along = self.body.reduced[-1].name if self.whole and self.body.reduced else None
         tile = Tile(f, self.stage.loop, names, along, self.width)
+        loaded = [k for k in tile.loadable if wanted is None or wanted[k]]
         if self.whole:
-            return lanes, exists, {k: tile.load_step(k, lanes, exists[0]) for k in tile.loadable}
+            return lanes, exists, {k: tile.load_step(k, lanes, exists[0]) for k in loaded}
         single = Tile(f, self.stage.loop, names, None, 1)
-        loads = {
-            k: tuple(single.load_step(k, [at], e)[0] for at, e in zip(lanes, exists, strict=True))
-            for k in tile.loadable
-        }
+        loads = {k: tuple(single.load_step(k, [at], e)[0] for at, e in zip(lanes, exists, strict=True)) for k in loaded}
         return lanes, exists, loads
 
     def _store(

@@ -1,10 +1,11 @@
-"""Long scans on CUDA: a block a tile, the fold of all tiles before it from a fixed tree of their aggregates.
+"""Long scans on CUDA: tile by tile, the fold of all tiles before one from a fixed tree of their aggregates.
 
 In: the body of a row scan whose rows are longer than `LONG`, its schedule. Out: one kernel that reads and writes every
-element once. Blocks take tiles in the order of a ticket, so whom a block waits for has started. A tile's aggregate is
-published at once; a tile with 31 tiles before it in its group of 32 also publishes the group's, and so on up. What
-comes before a tile is: whole groups of groups, then whole groups, then tiles, each level folded pairwise over 32 lanes.
-So the order depends on the length alone, and no value depends on which block was faster.
+element once, with a block a tile; `lower_scan_turns` has the one whose blocks take tiles in turn. Tiles are taken in
+the order of a ticket, so whom a block waits for has started. A tile's aggregate is published at once; a tile with 31
+tiles before it in its group of 32 also publishes the group's, and so on up. What comes before a tile is: whole groups
+of groups, then whole groups, then tiles, each level folded pairwise over 32 lanes. So the order depends on the length
+alone, and no value depends on which block was faster.
 """
 
 from __future__ import annotations
@@ -50,32 +51,44 @@ class Level:
 
 
 class LongScan(RowScan):
-    """One tile of `unroll` sub-tiles a block."""
+    """One tile of `unroll` sub-tiles a block. loaded: the steps that are loaded for the scan itself (None: all)."""
+
+    loaded: Sequence[bool] | None = None
 
     def __init__(self, frame: Frame, body: Body, schedule: CudaSchedule) -> None:
-        span = schedule.threads_per_row * schedule.vector * schedule.unroll
-        self.tiles = call("//", body.length + (span - 1), span)
-        grid = body.rows * self.tiles
+        self.span = schedule.threads_per_row * schedule.vector * schedule.unroll
+        self.tiles = call("//", body.length + (self.span - 1), self.span)
+        self.all_tiles: HostExpr = body.rows * self.tiles
         b = frame.builder
         self.drawn = b.buffer("drawn", I32, "counter", None, 1)
-        number = b.apply("cast", (self._draw(frame, self.drawn, grid),), frame.index)
-        self.point, self.tile = frame.div(number, frame.host(self.tiles)), frame.rem(number, frame.host(self.tiles))
+        self.number = b.alloc("number", I32, 1, "shared")
         self.leader = b.apply("equal", (frame.thread(), frame.number(0)), BOOL)
-        super().__init__(frame, body, schedule, RowTeams(frame, body, schedule, self.point))
-        self.grid: HostExpr = grid
-        self.span = span
+        self.point, self.tile = frame.number(0), frame.number(0)
+        super().__init__(frame, body, schedule, self._begin(frame, body, schedule))
+        self.grid = self._blocks()
         self.levels = self._levels()
         self.places = self._allocate()
 
-    @staticmethod
-    def _draw(frame: Frame, counter: str, grid: HostExpr) -> Operand:
-        """The number of a ticket that the whole block shares."""
+    def _begin(self, frame: Frame, body: Body, schedule: CudaSchedule) -> RowTeams:
+        """The geometry of the tile that the block's first ticket says."""
+        return self._enter(frame, body, schedule, self._draw(frame, self.all_tiles))
+
+    def _blocks(self) -> HostExpr:
+        return self.all_tiles
+
+    def _enter(self, frame: Frame, body: Body, schedule: CudaSchedule, number: Operand) -> RowTeams:
+        """The geometry of tile `number` of all rows, which becomes the current one."""
+        tiles = frame.host(self.tiles)
+        self.point, self.tile = frame.div(number, tiles), frame.rem(number, tiles)
+        return RowTeams(frame, body, schedule, self.point)
+
+    def _draw(self, frame: Frame, tickets: HostExpr) -> Operand:
+        """The number of a ticket that the whole block shares; `tickets` are taken in all."""
         b = frame.builder
-        shared = b.alloc("number", I32, 1, "shared")
         with b.branch(b.apply("equal", (b.special("thread"), b.literal(0, I32)), BOOL)):
-            b.store(shared, 0, b.ticket(counter, 0, b.scalar(grid - 1, I32), ordered=False))
+            b.store(self.number, 0, b.ticket(self.drawn, 0, b.scalar(tickets - 1, I32), ordered=False))
         b.barrier()
-        return b.load(shared, 0)
+        return b.apply("cast", (b.load(self.number, 0),), frame.index)
 
     def _levels(self) -> list[Level]:
         b, found, reach = self.frame.builder, list[Level](), 1
@@ -104,7 +117,7 @@ class LongScan(RowScan):
         base = f.mul(self.tile, self.span)
         for first in range(0, self.schedule.unroll, AT_ONCE):
             some = range(first, min(first + AT_ONCE, self.schedule.unroll))
-            tiles = [self._tile(f.add(base, g * self.tile_elements)) for g in some]
+            tiles = [self._tile(f.add(base, g * self.tile_elements), self.loaded) for g in some]
             out += [(exists, self.items(lanes, exists, loads)) for lanes, exists, loads in tiles]
             for g in some:
                 self._park(g, out[g][1])

@@ -149,6 +149,11 @@ class Measures:
         sets = (folds_of(self.graph, stage.reduces) for stage in self.body.stages)
         return max(sum(_registers(fold, narrow) for fold in folds) for folds in sets)
 
+    def _state_bytes(self) -> int:
+        """Bytes of one state of every reduction of the largest stage, each component in an array of its own."""
+        sets = (folds_of(self.graph, stage.reduces) for stage in self.body.stages)
+        return max(sum(t.bytes for fold in folds for t in fold.dtypes) for folds in sets)
+
     def _exchanged(self, points: int) -> int:
         """Shared bytes of the largest stage's fold."""
         sets = (folds_of(self.graph, stage.reduces) for stage in self.body.stages)

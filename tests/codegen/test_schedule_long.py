@@ -238,6 +238,37 @@ def test_the_order_of_blocks_changes_no_bit_of_a_scan() -> None:
     assert len(results) == 1
 
 
+@pytest.mark.parametrize("size", [(1, 300_000), (3, 33_001), (2, 70_016)], ids=str)
+@pytest.mark.parametrize(("name", "dtype"), [("variants", F32), ("row_max", F32), ("variants", F64), ("variants", I32)])
+def test_tiles_taken_in_turn_keep_their_bits(name: str, dtype: DType, size: tuple[int, int]) -> None:
+    """By one block, by several that share the tiles unevenly, and by more than there are tiles."""
+    case = Case(name, dtype, sizes(*size))
+    want = [a.tobytes() for a in case.run()]
+    for workers in (1, 3, 100):
+        other = replace(case)
+        found = [chosen_for(case, k) for k in range(len(case.schedules))]
+        chosen = tuple(replace(s, workers=workers) if s.kind == "scan" else s for s in found)
+        assert all(s.parked == (s.kind == "scan") for s in chosen)
+        other.__dict__["groups"], other.__dict__["schedules"] = case.groups, chosen
+        assert [f for k in other.kernels for f in verify(k)] == []
+        assert [a.tobytes() for a in other.run()] == want, workers
+
+
+def test_tiles_are_taken_in_turn_where_there_are_many() -> None:
+    few, many = (chosen_for(Case("running_sum", F32, sizes(1, n))) for n in (1 << 20, 1 << 28))
+    assert (few.workers, many.workers) == (0, 3 * find("sm_90").sms)
+    assert few.order == many.order
+
+
+def test_a_long_scan_in_turns_fits_its_device() -> None:
+    for arch in ("sm_80", "sm_86", "sm_90"):
+        for dtype in (F32, F64):
+            case = Case("running_sum", dtype, sizes(1, 1 << 28), arch=arch)
+            (kernel,) = case.kernels
+            used = sum(size for _, size in dynamic_shared(kernel.body).values())
+            assert (used + 2048) * kernel.launch.min_blocks <= find(arch).shared_block
+
+
 def test_layouts_of_long_scans_change_no_bit() -> None:
     outputs = [
         [a.tobytes() for a in Case("variants", F32, sizes(2, 33_333), **v).run()]
