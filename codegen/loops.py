@@ -123,8 +123,7 @@ class For:
     serial: as written. unroll: bounds are literals, the body is repeated. parallel (CPU): iterations are independent,
     split over threads; outermost only. vector (CPU): iterations are independent but for register arrays indexed by
     `var` itself; an emitter may run several at once. step > 0. going: a mutable bool; a serial loop is left before a
-    round in which it is false; in a vector loop whose iterations disagree on it, the body is as for `If`. uniform:
-    whether a block's threads agree on it.
+    round in which it is false; in a vector loop where iterations disagree on it, as for `If`. uniform: threads agree.
     """
 
     var: Var
