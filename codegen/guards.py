@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from fuser.codegen.builder import KernelBuilder
 from fuser.codegen.loops import Assign, For, If, Kernel, Let, Mutable, Operand, Statement, Var
@@ -22,6 +22,7 @@ from fuser.codegen.primitives import spelling
 from fuser.dtypes import BOOL
 from fuser.optable import table as default_table
 from fuser.optable.base import ScalarOp, Table
+from fuser.record import dataclass
 
 TOGETHER = 16  # divisions behind one test at most: all their operands and results are in registers at once
 # Statements that may wait for a test while those after them move before it. Where a division finds no company (a chain

@@ -1,6 +1,7 @@
 """What `import fuser` loads, and what it says when fuser is imported in a way that cannot work."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.meta.project import PACKAGES, ROOT
+from tests.meta.project import PACKAGES, ROOT, sources
 
 HEAVY = ("cupy", "torch", "jax", "networkx", "llvmlite", "lark", "scipy", "click", "rich", "ml_dtypes", "difflib")
 FIRST_CALL = """
@@ -28,6 +29,12 @@ def test_import_loads_nothing_heavy(tmp_path: Path) -> None:
     result = python("-c", code, cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     assert result.stdout.split() == []
+
+
+def test_records_are_made_by_the_quick_decorator() -> None:
+    """`dataclasses.dataclass` compiles text for each record, which every import would wait for."""
+    slow = re.compile(r"^from dataclasses import .*\bdataclass\b|^\s*@dataclasses\.dataclass", re.MULTILINE)
+    assert [p.as_posix() for p in sources() if slow.search((ROOT / p).read_text(encoding="utf-8"))] == []
 
 
 @pytest.mark.parametrize("cache", ["empty", "filled"])
