@@ -14,6 +14,7 @@ x 16 x clock (H200: 1.98 GHz).
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import replace
 from functools import cache
 from typing import Literal
@@ -145,3 +146,8 @@ def find(name: str) -> Device:
     near = get_close_matches(spelled, names(), 1)
     hint = [f"did you mean {near[0]}?"] if near else [f"known: {', '.join(names())}"]
     raise DeviceError(f'device "{name}" is not known', "unknown-device", notes=hint)
+
+
+def driver_library() -> str:
+    """The file of the CUDA driver's library on this system."""
+    return "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"

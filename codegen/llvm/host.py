@@ -7,13 +7,13 @@ because the emitter needs a few facts and nothing of LLVM's binding.
 from __future__ import annotations
 
 import ctypes
-import os
 import sys
 from contextlib import suppress
 from functools import cache
 from typing import Any
 
 from fuser.record import dataclass
+from fuser.runtime.pool import cores
 
 # 512-bit registers exist here, but using them lowers the clock; LLVM's own tuning prefers 256 bits as well.
 _NARROW_AVX512 = frozenset(
@@ -42,13 +42,23 @@ def host() -> Host:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     triple, cpu = llvm.get_process_triple(), llvm.get_host_cpu_name()
-    features = llvm.get_host_cpu_features()
+    features = _features()
     x86 = triple.startswith(("x86_64", "i686", "amd64"))
     native_half = bool(features.get("f16c")) if x86 else triple.startswith(("aarch64", "arm64"))
     vector = _x86_bytes(cpu, features) if x86 else 16
     flat = features.flatten()
     machine = _target_machine(triple, cpu, flat)
     return Host(triple, str(machine.target_data), cpu, flat, vector, native_half)
+
+
+def _features() -> Any:
+    """The processor's features; none where LLVM cannot tell (what the triple implies is used then)."""
+    import llvmlite.binding as llvm
+
+    try:
+        return llvm.get_host_cpu_features()
+    except RuntimeError:
+        return llvm.FeatureMap()
 
 
 def _x86_bytes(cpu: str, features: Any) -> int:
@@ -78,7 +88,7 @@ def _linux_cache() -> int:
             text = _read(f"{_CACHES}/index{level}/size")
             size = int(text.removesuffix("K")) << 10 if text.endswith("K") else int(text)
             sharing = _count(_read(f"{_CACHES}/index{level}/shared_cpu_list"))
-            sizes.append(size * min(len(os.sched_getaffinity(0)), sharing) // sharing)
+            sizes.append(size * min(cores(), sharing) // sharing)
     return max(sizes)
 
 
@@ -99,8 +109,8 @@ def _darwin_cache() -> int:
         return 0
     libc, value = ctypes.CDLL(None), ctypes.c_int64()
     for name in (b"hw.l3cachesize", b"hw.perflevel0.l2cachesize", b"hw.l2cachesize"):
-        size = ctypes.c_size_t(ctypes.sizeof(value))
-        if libc.sysctlbyname(name, ctypes.byref(value), ctypes.byref(size), None, 0) == 0 and value.value > 0:
+        size, none = ctypes.c_size_t(ctypes.sizeof(value)), ctypes.c_size_t(0)
+        if libc.sysctlbyname(name, ctypes.byref(value), ctypes.byref(size), None, none) == 0 and value.value > 0:
             return value.value
     return 0
 

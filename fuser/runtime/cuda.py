@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import ctypes.util
-import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +15,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
+from fuser.device import driver_library
 from fuser.errors import DeviceError, InternalError, OutOfMemory
 from fuser.runtime.arrays import Place
 
@@ -30,7 +30,7 @@ LARGE_CLUSTERS, PORTABLE_CLUSTER = 14, 8  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUST
 @cache
 def why_unavailable() -> str | None:
     """None if a CUDA device can be used; otherwise the reason, in words for users."""
-    library = {"win32": "nvcuda.dll"}.get(sys.platform, "libcuda.so.1")
+    library = driver_library()
     try:
         ctypes.CDLL(library)
     except OSError:

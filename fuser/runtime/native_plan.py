@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, NoReturn
 
+from fuser.device import driver_library
 from fuser.record import dataclass
 from fuser.runtime import native_entry
 from fuser.runtime import native_launch as w
@@ -217,7 +218,7 @@ def raise_error(code: int) -> NoReturn:
 def driver() -> Driver | None:
     """The driver; None where it cannot be loaded, or is too old for graphs that can be patched."""
     try:
-        return Driver(ctypes.CDLL("libcuda.so.1"))
+        return Driver(ctypes.CDLL(driver_library()))
     except (OSError, AttributeError):
         return None
 

@@ -134,7 +134,7 @@ def num_threads() -> int:
     """Threads that CPU kernels use: `set_num_threads`, else FUSER_NUM_THREADS or OMP_NUM_THREADS, else the cores
     this process may use."""
     if _current.threads is None:
-        _current.threads = settings().num_threads or _cores()
+        _current.threads = settings().num_threads or cores()
     return _current.threads
 
 
@@ -184,7 +184,8 @@ def _publish() -> None:
         _cell[0] = 1
 
 
-def _cores() -> int:
+def cores() -> int:
+    """Processors that this process may use."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 

@@ -1,5 +1,6 @@
 """CPU schedules on the corpus: right at awkward sizes, and in exactly the order that `fuser.order` fixes."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -237,7 +238,7 @@ def test_the_cache_is_shared_by_its_cores(
     (tmp_path / "index3" / "size").write_text(size + "\n")
     (tmp_path / "index3" / "shared_cpu_list").write_text(shared + "\n")
     monkeypatch.setattr(machine, "_CACHES", str(tmp_path))
-    monkeypatch.setattr(machine.os, "sched_getaffinity", lambda _: set(range(mine)), raising=False)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(mine)), raising=False)
     assert machine.cache_bytes.__wrapped__() == wanted
 
 
