@@ -121,7 +121,10 @@ class Timeline:
 def _jax_reader(buffer: Any) -> Call:
     import jax
     import jax.numpy as jnp
+    import torch
 
+    with torch.cuda.device(buffer.device):
+        jax.devices()  # leaves the last of several devices current
     array, reader = jax.dlpack.from_dlpack(buffer), jax.jit(jnp.sum)
     return lambda: reader(array)
 

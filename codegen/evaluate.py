@@ -60,7 +60,7 @@ class Tracer:
     def __init__(self, graph: Graph, group: Group, ranges: Ranges) -> None:
         self.graph, self.masks = graph, Masks(graph, ranges)
         self.inputs = frozenset(group.inputs)
-        self.finished = frozenset(group.reductions) | ({group.scan} if group.scan is not None else frozenset())
+        self.finished = frozenset(group.reductions) | ({group.scan.node} if group.scan is not None else frozenset())
         self.steps: list[Step] = []
         self._numbers: dict[Step, int] = {}
         self._memo: dict[Key, int] = {}

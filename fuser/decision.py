@@ -33,7 +33,7 @@ REASONS: Mapping[str, str] = {
     "index": "the reduction's result is needed at another row",
     "cycle": "another group lies between them",
     "axes": "their kernels reduce different axes",
-    "scan": "a running fold is its own kernel",
+    "scan": "a running fold shares its kernel with elementwise work at its own place only",
     "registers": "would spill or cut occupancy",
     "arguments": "too many kernel arguments",
     "cost": "predicted slower together",

@@ -101,7 +101,8 @@ class Group:
 
     members: ids of the nodes it computes, ascending. inputs: ids of nodes it reads from memory (graph inputs,
     results of earlier groups). stages: per space, in order (one tuple of stages for each entry of `spaces`).
-    library: the opaque node it runs, if it is a library call. scan: the scan node it runs over its last (reduced) axes.
+    library: the opaque node it runs, if it is a library call. scan: the scan node it runs over its last (reduced) axes,
+    and where the operand (and so the result) is at a point of the space: every other value is computed at that point.
     in_place: argument positions that this group's stores may write directly, by stored node id.
     parts: of a group of several spaces, the independent groups that share its launch, one a space (see `batch`).
     """
@@ -112,7 +113,7 @@ class Group:
     spaces: tuple[Space, ...]
     stages: tuple[tuple[Stage, ...], ...]
     library: int | None = None
-    scan: int | None = None
+    scan: Reducer | None = None
     in_place: tuple[tuple[int, int], ...] = ()
     parts: tuple[Group, ...] = ()
 

@@ -95,7 +95,7 @@ class _Former:
         self.levels: dict[int, int] = {}
 
     def build(self) -> Formed | Refusal:
-        if self.scans and (len(self.scans) > 1 or self.reductions or self.stored != {self.scans[0].id}):
+        if self.scans and (len(self.scans) > 1 or self.reductions):
             return Refusal("scan", self.scans[0].id)
         for space in self._spaces():
             if isinstance(space, Refusal):
@@ -126,13 +126,17 @@ class _Former:
         placement = Placement(self.facts, space, walker, Walk())
         reducers = [Reducer(n.id, placement.operand_index(n)) for n in self.reductions]
         walker.walk([(self.facts.nodes[r.node].inputs[0], r.index) for r in reducers], placement.walk)
+        folded = [Reducer(n.id, placement.operand_index(n)) for n in self.scans]
+        walker.walk([(self.facts.nodes[r.node], r.index) for r in folded], placement.walk)
         spots = self._place_stores(placement)
         if isinstance(spots, Refusal):
             return spots
         at_fault = self._misplaced(placement)
         if at_fault is not None:
             return Refusal("index", at_fault)
-        return self._assemble(space, placement, reducers, spots)
+        if any(not self._follows(placement, r, spots) for r in folded):
+            return Refusal("scan", folded[0].node)
+        return self._assemble(space, placement, reducers, folded, spots)
 
     def _place_stores(self, placement: Placement) -> dict[int, Spot] | Refusal:
         """A spot for every stored value, the surest first; consumers before producers, which they show the way."""
@@ -163,6 +167,13 @@ class _Former:
                     return n.id
         return None
 
+    def _follows(self, placement: Placement, scan: Reducer, spots: Mapping[int, Spot]) -> bool:
+        """Whether a running fold is read only where it is made, and stores walk memory as its operand does."""
+        node = self.facts.nodes[scan.node]
+        home = placement.flat(scan.index, node.shape)
+        read = all(placement.flat(i, node.shape) == home for i in placement.walk.inside[node.id])
+        return read and all(placement.flat(s.index, self.facts.nodes[k].shape) == home for k, s in spots.items())
+
     def _level(self, members: list[Node]) -> None:
         """How many rounds of reductions must be finished before each node can be evaluated."""
         for n in members:
@@ -170,7 +181,12 @@ class _Former:
             self.levels[n.id] = level + 1 if is_reduction(n) else level
 
     def _assemble(
-        self, space: Space, placement: Placement, reducers: list[Reducer], spots: Mapping[int, Spot]
+        self,
+        space: Space,
+        placement: Placement,
+        reducers: list[Reducer],
+        folded: list[Reducer],
+        spots: Mapping[int, Spot],
     ) -> Formed | Refusal:
         nodes = self.facts.nodes
         used = sorted(k for k in placement.walk.inside.keys() | self.cores)
@@ -187,7 +203,7 @@ class _Former:
             per_row = spot.per_row and not whole_rows
             rounds.setdefault(stage, ([], []))[1].append(Store(k, spot.index, per_row))
         stages = tuple(Stage(tuple(rounds[k][0]), tuple(rounds[k][1])) for k in sorted(rounds))
-        scan = self.scans[0].id if self.scans else None
+        scan = folded[0] if folded else None
         inputs = tuple(sorted(placement.walk.memory))
         return Formed(
             Group("", tuple(used), inputs, (space,), (stages,), scan=scan), placement.walk, placement.walker.extents
@@ -212,7 +228,7 @@ def describe(facts: Facts, group: Group) -> str:
         return f"{facts.graph.name}_{facts.nodes[group.library].op}"
     ops = list(dict.fromkeys(facts.nodes[r].op for r in group.reductions))[:3]
     if group.scan is not None:
-        ops = [facts.nodes[group.scan].op]
+        ops = [facts.nodes[group.scan.node].op]
     full = group.reductions and any(not s.per_row for s in group.stores)
     return "_".join([facts.graph.name, group.kind, *ops, *(["store"] if full else [])])
 

@@ -240,11 +240,8 @@ class Search:
             return Refusal("library")
         if self.wishes.keep_apart(a.cores, b.cores):
             return Refusal("marked")
-        if (
-            (b.kind != "scan" and a.kind == "scan")
-            or a.kind == b.kind == "scan"
-            or (b.kind == "scan" and a.plain is None)
-        ):
+        scans = [c.kind == "scan" for c in (a, b)]
+        if all(scans) or (any(scans) and all(c.kind == "scan" or c.plain is None for c in (a, b))):
             return Refusal("scan")
         return self.limits.members(len(a.cores) + len(b.cores)) or self._arguments(a, b)
 

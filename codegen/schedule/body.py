@@ -112,11 +112,10 @@ def analyse(graph: Graph, group: Group, layouts: Layouts, pass_key: PassKey | No
 
 
 def analyse_scan(graph: Graph, group: Group, layouts: Layouts) -> Body:
-    """The body of a scan group: the scan's operand, read where the scan is stored, is its only "reduction"."""
+    """The body of a scan group: the scan's operand is its only "reduction"."""
     assert group.scan is not None
     ((stage,),) = group.stages
-    operand = Reducer(group.scan, next(s.index for s in stage.stores if s.node == group.scan))
-    return analyse(graph, replace(group, stages=((replace(stage, reducers=(operand,)),),)), layouts)
+    return analyse(graph, replace(group, stages=((replace(stage, reducers=(group.scan,)),),)), layouts)
 
 
 def _passes(graph: Graph, stage: Stage, key: PassKey | None) -> tuple[Stage, ...]:

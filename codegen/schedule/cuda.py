@@ -334,7 +334,7 @@ class _Chooser(Pointwise):
             if length > lower_scan_long.LONG:
                 together = 8 if self._state_registers() == 1 else 4
                 long = self._schedule("scan", BLOCK, 4, together, BLOCK, Order(BLOCK * 4 * together), length)
-                return self._waiting(long) if lower_scan_long.separable(self.body) else long
+                return self._waiting(long)
             together = max(min(4, length // (team * 4)), 1)
             return self._schedule("scan", BLOCK, 4, together, team, Order(team * 4), length)
         axes = self.body.parallel

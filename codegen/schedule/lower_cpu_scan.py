@@ -28,7 +28,7 @@ def lower(graph: Graph, group: Group, schedule: CpuSchedule, layouts: Layouts) -
     """The kernel of a scan group."""
     assert group.scan is not None
     body = analyse_scan(graph, group, layouts)
-    writer = _Scan(CpuParts(graph, group, schedule, layouts, body), group.scan)
+    writer = _Scan(CpuParts(graph, group, schedule, layouts, body), group.scan.node)
     return writer.columns() if not group.space.inner and body.parallel else writer.rows()
 
 

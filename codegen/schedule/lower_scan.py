@@ -78,12 +78,12 @@ class _Scan:
         return out
 
     def finish(
-        self, items: Sequence[Item], before: State, only: Sequence[bool] | None = None
+        self, items: Sequence[Item], exists: Sequence[Operand], before: State, only: Sequence[bool] | None = None
     ) -> list[dict[int, Operand]]:
         """Every step of each item (of those in `only`), given the fold of all that comes before the first."""
         b, out, previous = self.frame.builder, [], before
-        lane = Lane(self.stage.loop, b, self.frame.loader(self.stage.loop))
-        for at, values, prefix in items:
+        for (at, values, prefix), here in zip(items, exists, strict=True):
+            lane = Lane(self.stage.loop, b, self.frame.loader(self.stage.loop, here))
             inclusive = self.combine(before, prefix)
             result = previous if self.attrs.exclusive else inclusive
             out.append(lane.run(at, {(self.site.node, 0): result[0]}, values, only))
@@ -128,7 +128,7 @@ class RowScan(_Scan):
             groups = [self.items(*tile) for tile in tiles]
             prefixes = self._across([items[-1][2] for items in groups])
             for (lanes, exists, _), items, (exclusive, total) in zip(tiles, groups, prefixes, strict=True):
-                values = self.finish(items, self.combine(carry, exclusive))
+                values = self.finish(items, exists, self.combine(carry, exclusive))
                 self._store(lanes, exists, values)
                 assign(b, carry, self.combine(carry, total))
 
@@ -141,15 +141,20 @@ class RowScan(_Scan):
         lanes = [self.place(self.rows.row, f.add(first, j)) for j in range(self.width)]
         ends = [f.less(first if self.whole else f.add(first, j), n) for j in range(self.width)]
         exists = [f.both(e, self.rows.valid) for e in ends]
+        return lanes, exists, self._loads(lanes, exists, wanted)
+
+    def _loads(
+        self, lanes: Sequence[IndexEmitter], exists: Sequence[Operand], wanted: Sequence[bool] | None
+    ) -> dict[int, tuple[Operand, ...]]:
+        """All (of the `wanted` steps) that can be loaded before the rest is computed, one operand a lane."""
         names = frozenset(a.name for a in self.body.reduced)
         along = self.body.reduced[-1].name if self.whole and self.body.reduced else None
-        tile = Tile(f, self.stage.loop, names, along, self.width)
+        tile = Tile(self.frame, self.stage.loop, names, along, self.width)
         loaded = [k for k in tile.loadable if wanted is None or wanted[k]]
         if self.whole:
-            return lanes, exists, {k: tile.load_step(k, lanes, exists[0]) for k in loaded}
-        single = Tile(f, self.stage.loop, names, None, 1)
-        loads = {k: tuple(single.load_step(k, [at], e)[0] for at, e in zip(lanes, exists, strict=True)) for k in loaded}
-        return lanes, exists, loads
+            return {k: tile.load_step(k, lanes, exists[0]) for k in loaded}
+        single = Tile(self.frame, self.stage.loop, names, None, 1)
+        return {k: tuple(single.load_step(k, [at], e)[0] for at, e in zip(lanes, exists, strict=True)) for k in loaded}
 
     def _store(
         self, lanes: Sequence[IndexEmitter], exists: Sequence[Operand], values: list[dict[int, Operand]]
@@ -229,7 +234,7 @@ class ColumnScan(_Scan):
             prefixes = self._across([items[-1][2] for items in columns])
             done = []
             for items, carry, (exclusive, total) in zip(columns, carries, prefixes, strict=True):
-                done.append(self.finish(items, self.combine(carry, exclusive)))
+                done.append(self.finish(items, exists, self.combine(carry, exclusive)))
                 assign(b, carry, self.combine(carry, total))
             for i, (at, e) in enumerate(zip(lanes, exists, strict=True)):
                 tile.store(self.stage.stores, at, [column[i] for column in done], e)

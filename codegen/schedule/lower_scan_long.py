@@ -27,14 +27,6 @@ AT_ONCE = 4  # sub-tiles whose loads a thread has on the way together
 LONG = 32768  # elements up to which one block scans a row tile by tile
 
 
-def separable(body: Body) -> bool:
-    """Whether what is stored needs of the scanned elements only the scan itself, so that prefixes alone may wait."""
-    (stage,) = body.stages
-    (site,) = stage.reduces
-    later, before = stage.loop.needed([s.step for s in stage.stores]), stage.loop.needed([site.step])
-    return not any(x and y for x, y in zip(later, before, strict=True))
-
-
 def lower(frame: Frame, body: Body, schedule: CudaSchedule) -> Kernel:
     """The kernel of a scan along long rows."""
     writer = LongScan(frame, body, schedule)
@@ -51,9 +43,7 @@ class Level:
 
 
 class LongScan(RowScan):
-    """One tile of `unroll` sub-tiles a block. loaded: the steps that are loaded for the scan itself (None: all)."""
-
-    loaded: Sequence[bool] | None = None
+    """One tile of `unroll` sub-tiles a block."""
 
     def __init__(self, frame: Frame, body: Body, schedule: CudaSchedule) -> None:
         self.span = schedule.threads_per_row * schedule.vector * schedule.unroll
@@ -107,7 +97,7 @@ class LongScan(RowScan):
         before = self._before()
         only = self.stage.loop.needed([s.step for s in self.stage.stores])
         for g, ((exists, items), (exclusive, here)) in enumerate(zip(subtiles, prefixes, strict=True)):
-            values = self.finish(self._fetched(g, items), self.combine(before, exclusive), only)
+            values = self.finish(self._fetched(g, items, exists, only), exists, self.combine(before, exclusive), only)
             self._store([at for at, _, _ in items], exists, values)
             before = self.combine(before, here)
 
@@ -117,7 +107,7 @@ class LongScan(RowScan):
         base = f.mul(self.tile, self.span)
         for first in range(0, self.schedule.unroll, AT_ONCE):
             some = range(first, min(first + AT_ONCE, self.schedule.unroll))
-            tiles = [self._tile(f.add(base, g * self.tile_elements), self.loaded) for g in some]
+            tiles = [self._tile(f.add(base, g * self.tile_elements), self.operand_steps) for g in some]
             out += [(exists, self.items(lanes, exists, loads)) for lanes, exists, loads in tiles]
             for g in some:
                 self._park(g, out[g][1])
@@ -140,14 +130,23 @@ class LongScan(RowScan):
                 values = [prefix[k] for _, _, prefix in items[j : j + piece]]
                 self.frame.builder.store_vec(name, self._place(g, j, piece), values)
 
-    def _fetched(self, g: int, items: list[Item]) -> list[Item]:
+    def _fetched(self, g: int, items: list[Item], exists: Sequence[Operand], only: Sequence[bool]) -> list[Item]:
+        """The items with their prefixes, and with what the stores need besides: loaded now, again where the fold
+        needed it too, which finds it in the L2."""
+        known = self.operand_steps if not self.places else [False] * len(only)
+        missing = [later and not before for later, before in zip(only, known, strict=True)]
+        loads = self._loads([at for at, _, _ in items], exists, missing)
+        late = [{k: v[j] for k, v in loads.items()} for j in range(len(items))]
         if not self.places:
-            return items
+            return [(at, {**values, **mine}, p) for (at, values, p), mine in zip(items, late, strict=True)]
         parts = [
             [v for j in range(0, self.width, p) for v in self.frame.builder.load_vec(name, self._place(g, j, p), p)]
             for name, p in self.places
         ]
-        return [(at, {}, tuple(part[j] for part in parts)) for j, (at, _, _) in enumerate(items)]
+        return [
+            (at, mine, tuple(part[j] for part in parts))
+            for j, ((at, _, _), mine) in enumerate(zip(items, late, strict=True))
+        ]
 
     def _place(self, g: int, j: int, piece: int) -> Operand:
         """Where a thread's element `j` of sub-tile `g` waits: neighbours' pieces lie side by side."""

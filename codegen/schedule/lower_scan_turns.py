@@ -11,14 +11,11 @@ not published yet runs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from fuser.codegen.loops import Kernel, Launch, Operand, Var
 from fuser.codegen.schedule.accumulate import assign
 from fuser.codegen.schedule.body import Body
 from fuser.codegen.schedule.frame import Frame
 from fuser.codegen.schedule.geometry import RowTeams
-from fuser.codegen.schedule.lower_scan import Item
 from fuser.codegen.schedule.lower_scan_long import LongScan
 from fuser.dtypes import BOOL
 from fuser.hostexpr import HostExpr, call
@@ -42,7 +39,6 @@ class TurnsScan(LongScan):
         self.half: Operand = frame.number(0)
         alloc = frame.builder.alloc
         self.sums = [alloc("sums", t, 2 * schedule.unroll, "shared") for t in self.fold.dtypes]
-        self.loaded = self.operand_steps
         self.later = self.stage.loop.needed([s.step for s in self.stage.stores])
 
     def _begin(self, frame: Frame, body: Body, schedule: CudaSchedule) -> RowTeams:
@@ -89,19 +85,15 @@ class TurnsScan(LongScan):
         self.rows, self.half = self._enter(f, self.body, self.schedule, number), half
         before, base = self._before(), f.mul(self.tile, self.span)
         for g, exclusive in enumerate(states):
-            lanes, exists, loads = self._tile(f.add(base, g * self.tile_elements), self.later)
-            items = self._with_loads(self._fetched(g, [(at, {}, ()) for at in lanes]), loads)
-            values = self.finish(items, self.combine(before, exclusive), self.later)
+            lanes, exists, _ = self._tile(f.add(base, g * self.tile_elements), [False] * len(self.later))
+            items = self._fetched(g, [(at, {}, ()) for at in lanes], exists, self.later)
+            values = self.finish(items, exists, self.combine(before, exclusive), self.later)
             self._store([at for at, _, _ in items], exists, values)
             before = self.combine(before, tuple(self.frame.builder.load(name, self._sum(g)) for name in self.sums))
 
     def _sum(self, g: int) -> Operand:
         """Where the total of a sub-tile lies."""
         return self.frame.add(self.frame.mul(self.half, self.schedule.unroll), g)
-
-    @staticmethod
-    def _with_loads(items: Sequence[Item], loads: dict[int, tuple[Operand, ...]]) -> list[Item]:
-        return [(at, {k: v[j] for k, v in loads.items()}, prefix) for j, (at, _, prefix) in enumerate(items)]
 
     # -- two tiles in shared memory ----------------------------------------------------------------
     def _allocate(self) -> list[tuple[str, int]]:

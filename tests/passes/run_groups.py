@@ -81,7 +81,7 @@ class GroupRun:
     def _store(self, node: Node, index: Index, per_row: bool) -> None:
         shape = evaluate(node.shape, self.env)
         space = (*self.extent[: self.rank], *[1] * (len(self.extent) - self.rank)) if per_row else self.extent
-        value = np.broadcast_to(self._stored(node, index), space)
+        value = np.broadcast_to(self.value(node, index), space)
         out = np.zeros(shape, node.storage.numpy)
         count = np.zeros(shape, np.int64)
         if not index:
@@ -93,14 +93,6 @@ class GroupRun:
         assert (count == 1).all(), f"{node} is not stored exactly once"
         out[at] = value.astype(node.storage.numpy)
         self.memory[node.id] = out
-
-    def _stored(self, node: Node, index: Index) -> Array:
-        if isinstance(node.attrs, ScanAttrs):
-            x = np.broadcast_to(self.value(node.inputs[0], index), self.extent)
-            row = table().rows[node.op]
-            a: ScanAttrs = node.attrs
-            return np.asarray(row.reference(x, len(self.extent) - 1, a.exclusive, a.reverse))
-        return self.value(node, index)
 
     # -- values ------------------------------------------------------------------------------------
     def number(self, e: HostExpr, gathered: Mapping[str, Array] | None = None) -> Array:
@@ -153,6 +145,11 @@ class GroupRun:
             return values[0]
         if isinstance(n.attrs, RoundAttrs):
             return values[0].astype(n.attrs.to.numpy).astype(n.dtype.numpy)
+        if isinstance(n.attrs, ScanAttrs):
+            assert self.group.scan is not None
+            assert (self.group.scan.node, self.group.scan.index) == (n.id, at)
+            row, operand = table().rows[n.op], np.broadcast_to(values[0], self.extent)
+            return np.asarray(row.reference(operand, len(self.extent) - 1, n.attrs.exclusive, n.attrs.reverse))
         return np.asarray(evaluate_scalar(table().scalar(n.op), *values, dtype=n.dtype))
 
     def _read(self, array: Array, at: Index) -> Array:

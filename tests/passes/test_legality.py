@@ -53,8 +53,27 @@ def library(b: Builder, x: Node) -> list[Node]:
     return [op(b, "exp", product)]
 
 
-def scan_then_exp(b: Builder, x: Node) -> list[Node]:
-    return [op(b, "exp", b.make("cumsum", (x,), ScanAttrs(1), F64, x.shape))]
+def running(b: Builder, x: Node, axis: int = 1) -> Node:
+    return b.make("cumsum", (x,), ScanAttrs(axis), F64, x.shape)
+
+
+def scan_read_elsewhere(b: Builder, x: Node) -> list[Node]:
+    """Each running sum minus that of the row before it."""
+    here = running(b, x)
+    before = view(b, here, IndexMap((wrap(N) - 1 - axis(0), axis(1))), x.shape)
+    return [op(b, "subtract", here, before)]
+
+
+def scan_stored_transposed(b: Builder, x: Node) -> list[Node]:
+    return [op(b, "exp", transpose(b, running(b, x), (1, 0)))]
+
+
+def scan_of_scan(b: Builder, x: Node) -> list[Node]:
+    return [running(b, op(b, "exp", running(b, x)))]
+
+
+def scan_and_sum(b: Builder, x: Node) -> list[Node]:
+    return [op(b, "divide", running(b, x), fold(b, "sum", x, [1]))]
 
 
 def rows_of_rows(b: Builder, x: Node) -> list[Node]:
@@ -69,7 +88,10 @@ def rows_of_rows(b: Builder, x: Node) -> list[Node]:
         (other_shape, "space"),
         (other_outer_product, "space"),
         (library, "library"),
-        (scan_then_exp, "scan"),
+        (scan_read_elsewhere, "scan"),
+        (scan_stored_transposed, "scan"),
+        (scan_of_scan, "scan"),
+        (scan_and_sum, "scan"),
         (rows_of_rows, "axes"),
     ],
 )
@@ -77,6 +99,18 @@ def test_refusals(build: Callable[[Builder, Node], list[Node]], reason: str) -> 
     found = everything(build)
     assert isinstance(found, Refusal)
     assert found.reason == reason
+
+
+@pytest.mark.parametrize("along", [0, 1])
+def test_what_follows_a_scan_at_its_own_place_joins_it(along: int) -> None:
+    def program(b: Builder, x: Node) -> list[Node]:
+        found = running(b, op(b, "absolute", x), along)
+        return [op(b, "divide", x, found), op(b, "exp", x)]
+
+    group = everything(program)
+    assert isinstance(group, Group)
+    assert group.kind == "scan"
+    assert len(group.outputs) == 2
 
 
 def test_a_stencil_pyramid_is_refused_before_it_explodes() -> None:

@@ -192,7 +192,7 @@ PLANS: dict[Callable[[Builder], list], Kinds] = {
     transposed_add: ["pointwise"],
     half_softmax: ["rows"],
     row_mean_of_row_max: ["rows", "full"],
-    scan_of_product: ["scan", "pointwise"],
+    scan_of_product: ["scan"],
 }
 
 

@@ -9,7 +9,7 @@ import pytest
 from fuser import device
 from fuser.decision import Decision
 from fuser.dtypes import F64
-from fuser.graph import Builder, Graph, ItemAttrs, Node, OpaqueAttrs, ReduceAttrs, ScanAttrs
+from fuser.graph import Builder, Graph, ItemAttrs, Node, OpaqueAttrs, ReduceAttrs
 from fuser.group import Group
 from fuser.hostexpr import sym
 from fuser.passes.fuse import plan_groups
@@ -30,11 +30,11 @@ def product_between(b: Builder) -> list[Node]:
     return [op(b, "multiply", op(b, "add", product, e), spread(b, total, e.shape))]
 
 
-def scan_between(b: Builder) -> list[Node]:
-    """A value that a scan folds, and that is used again after it."""
+def library_between(b: Builder) -> list[Node]:
+    """A value that a library call takes, and that is used again after it."""
     a = op(b, "sin", op(b, "exp", b.argument("x", F64, (N, M))))
-    running = b.make("cumsum", (a,), ScanAttrs(1), F64, a.shape)
-    return [op(b, "divide", a, running), op(b, "negative", a)]
+    squared = b.make("matmul", (a, b.argument("w", F64, (M, M))), OpaqueAttrs(), F64, a.shape)
+    return [op(b, "divide", a, squared), op(b, "negative", a)]
 
 
 def rows_then_columns(b: Builder) -> list[Node]:
@@ -70,11 +70,11 @@ def test_what_would_do_alone_comes_before_what_lies_between() -> None:
 
 
 def test_what_lies_between_is_named() -> None:
-    graph = program(scan_between)
+    graph = program(library_between)
     _, decisions = planned(graph)
     found = between(graph, decisions, "sin", "divide")
     assert (found.verdict, found.reason) == ("apart", "cycle")
-    assert graph.by_id[int(found.numbers["between"])].op == "cumsum"
+    assert graph.by_id[int(found.numbers["between"])].op == "matmul"
 
 
 def test_a_copy_reads_what_its_original_was_fused_with() -> None:
