@@ -24,7 +24,7 @@ Call = Callable[[], Any]
 FLUSH_BYTES = 512 << 20
 LONG_FLUSH_BYTES = 2 << 30  # 0.45 ms: what the host needs to launch a jitted program on a stream we cannot hold up
 WAIT_CYCLES = 2_000_000  # 1 ms at 1.98 GHz: what the host needs to launch the longest eager program
-SECONDS = 0.5  # a contender's share of a row; slow ones get fewer rounds
+SECONDS = 0.3  # a contender's share of a row; slow ones get fewer rounds
 
 
 @dataclass(frozen=True)
