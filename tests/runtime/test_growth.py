@@ -7,7 +7,9 @@ import os
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +22,7 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="/
 
 PROGRAM = """
 from tests.runtime import test_growth
-test_growth.run()
+test_growth.run("{kind}")
 """
 
 
@@ -34,20 +36,49 @@ def files() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
-def run() -> None:
+def _in_threads(call: Any) -> Any:
+    """The same call, each time by another of four threads that live on."""
+    pool = ThreadPoolExecutor(4)
+    return lambda x: pool.submit(call, x).result()
+
+
+def _makers() -> dict[str, tuple[Any, Any]]:
+    """Kind -> (an array in kind of a NumPy array, the call that is made of the compiled function)."""
+
+    def torch_tensor(x: Any) -> Any:
+        import torch
+
+        return torch.from_numpy(x)
+
+    def jax_array(x: Any) -> Any:
+        import jax
+
+        return jax.numpy.from_dlpack(x.copy())  # `asarray` has JAX compile and keep something for every shape
+
+    def same(value: Any) -> Any:
+        return value
+
+    return {
+        "numpy": (same, same), "threads": (same, _in_threads), "torch": (torch_tensor, same), "jax": (jax_array, same),
+    }  # fmt: skip
+
+
+def run(kind: str) -> None:
     """Softmax over rows and columns from 1 to 64, the shapes in an order that repeats none soon."""
+    in_kind, calling = _makers()[kind]
 
     @fuser.compile
     def softmax(x):
-        e = np.exp(x - x.max(axis=-1, keepdims=True))
-        return e / e.sum(axis=-1, keepdims=True)
+        e = np.exp(x - np.max(x, axis=-1, keepdims=True))
+        return e / np.sum(e, axis=-1, keepdims=True)
 
+    call = calling(softmax)
     data = np.random.default_rng(3).standard_normal(64 * 64, dtype=np.float32)
     before = None
     for k in range(CALLS):
         rows, columns = 1 + k * 29 % 64, 1 + k * 37 // 64 % 64
         x = data[: rows * columns].reshape(rows, columns)
-        assert abs(softmax(x).sum() - rows) < 1e-3
+        assert abs(np.asarray(call(in_kind(x))).sum() - rows) < 1e-3
         if k == WARM:
             before = resident(), threading.active_count(), files()
     assert before is not None
@@ -57,6 +88,10 @@ def run() -> None:
     assert files() <= before[2]
 
 
-def test_ten_thousand_calls_leave_nothing_behind() -> None:
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False)
+@pytest.mark.parametrize("kind", ["numpy", "threads", "torch", "jax"])
+def test_ten_thousand_calls_leave_nothing_behind(kind: str) -> None:
+    if kind in ("torch", "jax"):
+        pytest.importorskip(kind)
+    program = PROGRAM.format(kind=kind)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
