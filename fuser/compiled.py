@@ -168,7 +168,7 @@ class Compiled:
             try:
                 steps = tuple(zip(plan.groups, plan.built, strict=True))
             except CompileForbidden as error:
-                error.with_context(notes=[f"the call: {self.__name__}({_spec_texts(bound)})"])
+                error.with_context(notes=[f"the call: {self.__name__}({_spec_texts(bound)}), for {plan.device.name}"])
                 raise
         return call.bind(plan.graph, steps, bound.place, _with_strides(bound, (*bound.infos, *captured)))
 

@@ -58,11 +58,20 @@ def settings() -> Settings:
     return read(os.environ)
 
 
+WORDS = {
+    "FUSER_COMPILE": ("auto", "never"),
+    "FUSER_CACHE": ("on", "off", "1", "0", "yes", "no", "true", "false"),
+}  # what settings of few values take
+
+
 def _value(name: str, text: str, default: int | bool | str) -> int | bool | str:
     """A setting's text as the type of its default."""
     if isinstance(default, bool):
         return text.lower() not in ("0", "false", "no", "off")
     if isinstance(default, str):
+        known = WORDS.get(name)
+        if known is not None and text.lower() not in known:
+            raise ArgumentError(f"{name}={text!r} is not one of {', '.join(known)}", "bad-setting")
         return text
     try:
         return int(text)
