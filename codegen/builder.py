@@ -36,6 +36,7 @@ from fuser.codegen.loops import (
     LoopKind,
     Mutable,
     Operand,
+    Prefetch,
     Publish,
     ScalarParam,
     Send,
@@ -387,6 +388,12 @@ class KernelBuilder:
         mask, never = folding.known_mask(mask)
         if not never:
             self.emit(AsyncCopy(target, self._index(index), buffer, self._index(place), width, mask))
+
+    def prefetch(self, buffer: str, index: Bound, mask: Operand | None = None) -> None:
+        """Asks for the line of an element to come into the L2."""
+        mask, never = folding.known_mask(mask)
+        if not never:
+            self.emit(Prefetch(buffer, self._index(index), mask))
 
     def commit(self) -> None:
         self.emit(AsyncCommit())

@@ -40,6 +40,7 @@ from fuser.codegen.loops import (
     Mailbox,
     Mutable,
     Operand,
+    Prefetch,
     Publish,
     Receive,
     Send,
@@ -59,7 +60,7 @@ from fuser.errors import InternalError
 from fuser.optable import table as default_table
 from fuser.optable.base import Table
 
-Access = Load | LoadVec | Store | StoreVec | Send | Ticket | Publish | Await | AsyncCopy
+Access = Load | LoadVec | Store | StoreVec | Send | Ticket | Publish | Await | AsyncCopy | Prefetch
 MAX_NESTING = 64  # rows refer to simpler rows; deeper than this is a cycle in the table
 
 
@@ -143,7 +144,7 @@ class _Expander:
             Special: self.special, Barrier: self.out.emit, Shuffle: self.shuffle,
             Ticket: self.access, ClusterArrive: self.out.emit, ClusterWait: self.out.emit,
             Send: self.access, Mailbox: self.out.emit, Receive: self.out.emit, Publish: self.access, Await: self.access,
-            AsyncCopy: self.access, AsyncCommit: self.out.emit, AsyncWait: self.out.emit,
+            AsyncCopy: self.access, Prefetch: self.access, AsyncCommit: self.out.emit, AsyncWait: self.out.emit,
         }  # fmt: skip
 
     def run(self) -> Kernel:

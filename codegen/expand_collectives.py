@@ -6,7 +6,9 @@ and the shared arrays they use. Partials of warps are combined one a lane by shu
 (that costs a row kernel 10-40%).
 
 A team of consecutive threads up to a warp: xor shuffles. A longer one: a shuffle tree in each warp, one partial a
-warp in shared memory, then the same tree over the partials in every warp. A team with a stride that does not fit a
+warp in shared memory, then the same tree over the partials in every warp. Several groups of a team share their
+shuffles: in each of the first ones a thread hands half of its groups to its neighbour, until it has one, and the last
+tree runs over the partials of all groups. A team with a stride that does not fit a
 warp: the state is transposed through shared memory so that teams become consecutive, and the results are read back.
 """
 
@@ -25,6 +27,11 @@ if TYPE_CHECKING:
 
 WARP = 32
 State = list[Operand]
+
+
+def fold_together(groups: int, width: int, stride: int = 1) -> bool:
+    """Whether one collective folds so many groups of teams: a warp holds the parts of all their warps."""
+    return groups > 1 and stride == 1 and width > WARP and groups * (width // WARP) <= WARP
 
 
 def expand_collectives(
@@ -53,31 +60,31 @@ def _shares_barrier(before: Sequence[Collective], s: Collective) -> bool:
 
 def _at_once(out: RowEmitter, run: Sequence[Collective], table: Table, threads: int, in_loop: bool) -> list[Alloc]:
     """Collectives of one width over disjoint states: every warp's part, one barrier, the parts of all warps."""
-    works = [_Team(out, table.reduction(s.reduction), threads, []) for s in run]
+    works = [_team(out, s, table, threads) for s in run]
     places = []
     if in_loop:
         out.barrier()
     for work, s in zip(works, run, strict=True):
         out.hint = s.state[0].name
-        places.append(work.begin(list(s.state)))
+        places.append(work.begin(list(s.state), s.width))
     out.barrier()
     for work, s, scratch in zip(works, run, places, strict=True):
         out.hint = s.state[0].name
-        _assign(out, s, work.end(scratch, s.width))
+        _assign(out, s, work.end(scratch, s.width, work.groups(s.state)))
     return [a for work in works for a in work.arrays]
 
 
 def _one(out: RowEmitter, s: Collective, table: Table, threads: int, in_loop: bool) -> list[Alloc]:
     out.hint = s.state[0].name
-    work = _Team(out, table.reduction(s.reduction), threads, [])
+    work = _team(out, s, table, threads)
     state: State = list(s.state)
-    shuffles_suffice = s.width * s.stride <= WARP and s.stride & (s.stride - 1) == 0
+    shuffles_suffice = s.width * s.stride <= WARP and work.groups(state) == 1 and s.stride & (s.stride - 1) == 0
     if in_loop and not shuffles_suffice:
         out.barrier()  # the readers of the round before are done with the scratch
     if shuffles_suffice:
         done = work.within_warp(state, s.width, s.stride)
     elif s.stride == 1:
-        done = work.consecutive(state, s.width)
+        done = work.consecutive(state, s.width, work.groups(state))
     else:
         done = work.transposed(state, s.width, s.stride)
     _assign(out, s, done)
@@ -87,8 +94,13 @@ def _one(out: RowEmitter, s: Collective, table: Table, threads: int, in_loop: bo
 def _assign(out: RowEmitter, s: Collective, done: State) -> None:
     """A combiner may hand a component on as it is: those are saved before the assignments change them."""
     saved = [out.mutable(out.hint, v) if v in s.state else v for v in done]
-    for var, value in zip(s.state, saved, strict=True):
+    for var, value in zip(s.state[: len(done)], saved, strict=True):
         out.assign(var, value)
+
+
+def _team(out: RowEmitter, s: Collective, table: Table, threads: int) -> _Team:
+    row = table.reduction(s.reduction)
+    return _Team(out, row, threads, len(row.state(s.operand)), [])
 
 
 @dataclass
@@ -96,46 +108,77 @@ class _Team:
     out: RowEmitter
     row: Reduction
     threads: int
+    size: int  # components of a state
     arrays: list[Alloc]
 
-    def consecutive(self, state: State, width: int) -> State:
-        """Teams of `width` neighbouring threads."""
-        if width <= WARP:
-            return self.within_warp(state, width, 1)
-        scratch = self.begin(state)
-        self.out.barrier()
-        return self.end(scratch, width)
+    def groups(self, state: Sequence[Operand]) -> int:
+        """Groups of members that a thread has one of each of."""
+        return len(state) // self.size
 
-    def begin(self, state: State) -> list[str]:
-        """Every warp's part, on its way through shared memory."""
-        partial = self.within_warp(state, WARP, 1)
-        scratch = self.scratch(partial, self.threads // WARP)
-        thread = self.thread
-        with self.out.branch((thread & (WARP - 1)).eq(0).value):
-            self.put(scratch, thread >> _log2(WARP), partial)
+    def consecutive(self, state: State, width: int, groups: int = 1) -> State:
+        """Teams of `width` neighbouring threads, and of so many groups of them."""
+        if width <= WARP and groups == 1:
+            return self.within_warp(state, width, 1)
+        scratch = self.begin(state, width)
+        self.out.barrier()
+        return self.end(scratch, width, groups)
+
+    def begin(self, state: State, width: int) -> list[str]:
+        """Every warp's part (of each group), on its way through shared memory: [team, group, warp of the team]."""
+        groups, thread = self.groups(state), self.thread
+        lane, warp = thread & (WARP - 1), thread >> _log2(WARP)
+        partial = self.shared_out(state) if groups > 1 else self.within_warp(state, WARP, 1)
+        scratch = self.scratch(partial, self.threads // WARP * groups)
+        if groups > 1:
+            warps = width // WARP
+            place = (warp >> _log2(warps)) * (groups * warps) + (lane * warps + (warp & (warps - 1)))
+            with self.out.branch((lane < groups).value):
+                self.put(scratch, place, partial)
+            return scratch
+        with self.out.branch(lane.eq(0).value):
+            self.put(scratch, warp, partial)
         return scratch
 
-    def end(self, scratch: list[str], width: int) -> State:
+    def end(self, scratch: list[str], width: int, groups: int = 1) -> State:
         """The parts of a team's warps combined, behind a barrier."""
-        warps, thread = width // WARP, self.thread
-        first = (thread >> _log2(width)) * warps
-        return self.within_warp(self.get(scratch, first + (thread & (warps - 1))), warps, 1)
+        parts, thread = width // WARP * groups, self.thread
+        first = (thread >> _log2(width)) * parts
+        return self.within_warp(self.get(scratch, first + (thread & (parts - 1))), parts, 1)
+
+    def shared_out(self, state: State) -> State:
+        """A warp's fold of each group: that of group g in the lanes whose lowest bits are g."""
+        states = [state[k : k + self.size] for k in range(0, len(state), self.size)]
+        bit = 1
+        while len(states) > 1:
+            odd = (self.thread & bit).ne(0)
+            pairs = zip(states[::2], states[1::2], strict=True)
+            states = [self.half(even, other, bit, odd) for even, other in pairs]
+            bit *= 2
+        return self.within_warp(states[0], WARP // bit, bit)
+
+    def half(self, even: State, odd: State, lane_bit: int, is_odd: S) -> State:
+        """Of two groups, the one that this lane goes on with, and what its neighbour had of that group."""
+        handles = [(self.out.handle(a), self.out.handle(b)) for a, b in zip(even, odd, strict=True)]
+        mine = [is_odd.where(b, a) for a, b in handles]
+        given = [is_odd.where(a, b).value for a, b in handles]
+        return self.pairwise([m.value for m in mine], given, lane_bit, is_odd)
 
     def within_warp(self, state: State, width: int, stride: int) -> State:
-        """Members `stride` lanes apart in one warp. Both lanes of a pair compute combine(lower, upper)."""
-        symmetric = commutes(self.row, state)
+        """Members `stride` lanes apart in one warp."""
         for k in range(_log2(width)):
-            lane_bit = stride << k
-            theirs = [self.out.shuffle(v, lane_bit, f"{self.out.hint}_other") for v in state]
-            pairs = [(self.out.handle(a), self.out.handle(b)) for a, b in zip(state, theirs, strict=True)]
-            if symmetric:
-                state = [s.value for s in self.row.combine(tuple(a for a, _ in pairs), tuple(b for _, b in pairs))]
-                continue
-            upper_half = (self.thread & lane_bit).ne(0)
-            lower = tuple(upper_half.where(b, a) for a, b in pairs)
-            upper = tuple(upper_half.where(a, b) for a, b in pairs)
-            state = [s.value for s in self.row.combine(lower, upper)]
+            state = self.pairwise(state, state, stride << k, None)
         return state
+
+    def pairwise(self, state: State, given: State, lane_bit: int, upper_half: S | None) -> State:
+        """The state combined with what the other lane of a pair gives: both compute combine(lower, upper)."""
+        theirs = [self.out.shuffle(v, lane_bit, f"{self.out.hint}_other") for v in given]
+        pairs = [(self.out.handle(a), self.out.handle(b)) for a, b in zip(state, theirs, strict=True)]
+        if commutes(self.row, state):
+            return [s.value for s in self.row.combine(tuple(a for a, _ in pairs), tuple(b for _, b in pairs))]
+        upper_half = (self.thread & lane_bit).ne(0) if upper_half is None else upper_half
+        lower = tuple(upper_half.where(b, a) for a, b in pairs)
+        upper = tuple(upper_half.where(a, b) for a, b in pairs)
+        return [s.value for s in self.row.combine(lower, upper)]
 
     def transposed(self, state: State, width: int, stride: int) -> State:
         """Thread `member * stride + position` of a group hands its state to thread `position * width + member`."""

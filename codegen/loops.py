@@ -5,7 +5,7 @@ exists only as the tuple of a LoadVec/StoreVec. A `Let` binds one operator of th
 there is no expression nesting and a 5,000-operator chain is 5,000 statements.
 
 Core: Let, Mutable, Assign, Load, Store, LoadVec, StoreVec, For, If, Alloc. SIMT extension (CUDA): Special, Barrier,
-Shuffle, Collective, Ticket, asynchronous copies, clusters, flags. CPU extension: For("parallel") and
+Shuffle, Collective, Ticket, asynchronous copies, prefetches, clusters, flags. CPU extension: For("parallel") and
 For("vector"). Meaning is what `codegen/simt.py` does.
 
 Integer division: `trunc_div` and `trunc_rem` on index types are C's, and only ever see non-negative operands.
@@ -195,7 +195,8 @@ class Collective:
     row whose `combine` is used; `operand` is the dtype of its elements. Order: pairwise from the low bits of the thread
     number up, exactly as `fuser.order` fixes it (lane l takes lane l+1, then l+2, ...). All threads of the block take
     part, and meet as at a barrier where a team is more than a warp. With `stride` s, team members are s threads apart
-    (thread = member * s + position): column reductions.
+    (thread = member * s + position): column reductions. Several tuples are of as many groups of members (a power of
+    two; stride 1), `group * width + thread` the number of each: the first tuple is given the result.
     """
 
     reduction: str
@@ -236,6 +237,15 @@ class AsyncCopy:
     buffer: str
     place: Operand
     width: int
+    mask: Operand | None = None
+
+
+@dataclass(frozen=True)
+class Prefetch:
+    """The 128-byte line of `buffer[index]` is asked to come into the L2. No memory changes, and nobody waits."""
+
+    buffer: str
+    index: Operand
     mask: Operand | None = None
 
 
@@ -317,20 +327,15 @@ class Await:
     mask: Operand | None = None
 
 
-def flag_words(dtype: DType) -> int:
-    """Words (i64) of a flags buffer that one value takes: 32 bits of it a word."""
-    return -(-dtype.bytes // 4)
-
-
 Statement = (
     Let | Mutable | Assign | Load | Store | LoadVec | StoreVec | For | If | Alloc
     | Special | Barrier | Shuffle | Collective | Ticket
-    | AsyncCopy | AsyncCommit | AsyncWait
+    | AsyncCopy | AsyncCommit | AsyncWait | Prefetch
     | ClusterArrive | ClusterWait | Mailbox | Send | Receive | Publish | Await
 )  # fmt: skip
 SIMT_ONLY = (
     Special, Barrier, Shuffle, Collective, Ticket, AsyncCopy, AsyncCommit, AsyncWait, ClusterArrive, ClusterWait,
-    Mailbox, Send, Receive, Publish, Await,
+    Mailbox, Send, Receive, Publish, Await, Prefetch,
 )  # fmt: skip
 
 BufferRole = Literal["in", "out", "inout", "workspace", "counter", "flags"]
@@ -407,14 +412,3 @@ def walk(body: tuple[Statement, ...]) -> Iterator[Statement]:
         yield s
         for block in reversed(children(s)):
             stack.extend(reversed(block))
-
-
-def dynamic_shared(body: tuple[Statement, ...]) -> dict[str, tuple[int, int]]:
-    """(offset, bytes) of every dynamic shared array, each a multiple of 16."""
-    found, end = dict[str, tuple[int, int]](), 0
-    for s in walk(body):
-        if isinstance(s, Alloc) and s.dynamic:
-            size = -(-s.size * s.dtype.bytes // 16) * 16
-            found[s.name] = (end, size)
-            end += size
-    return found

@@ -25,8 +25,9 @@ class Scope:
 
 
 def holds(dtypes: list[DType], row: Reduction, operand: DType) -> bool:
-    """Whether a collective's variables hold a state of the row; an index (i64) may be narrower before the last fold."""
+    """Whether a collective's variables hold states of the row; an index (i64) may be narrower before the last fold."""
     declared = row.state(operand)
     narrow = {(I32, I64)} if row.uses_index else set()
-    same = len(dtypes) == len(declared)
-    return same and all(t == d or (t, d) in narrow for t, d in zip(dtypes, declared, strict=True))
+    groups = len(dtypes) // len(declared)
+    whole = len(dtypes) == groups * len(declared) and groups > 0 and groups & (groups - 1) == 0
+    return whole and all(t == d or (t, d) in narrow for t, d in zip(dtypes, [*declared] * groups, strict=True))

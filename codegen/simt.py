@@ -21,9 +21,10 @@ from fuser.codegen.loops import Kernel, Lit, Operand, Statement, Var
 from fuser.codegen.simt_copies import Copies, Copy, Mail
 from fuser.codegen.simt_memory import Bools, Ints, Lanes, Memory, SimtError
 from fuser.codegen.simt_sync import WARP, Sync, collective, shuffle
+from fuser.codegen.storage import flag_words
 from fuser.codegen.text import statement_text
 from fuser.codegen.verify import check
-from fuser.dtypes import I32, DType
+from fuser.dtypes import I32
 from fuser.errors import InternalError
 from fuser.hostexpr import Dim, wrap
 from fuser.optable import table as default_table
@@ -32,6 +33,7 @@ from fuser.optable.evaluate import NumPyEmit, evaluate_scalar
 
 __all__ = ["SimtError", "run"]
 
+READS = (loops.Load, loops.LoadVec, loops.AsyncCopy)
 BATCH = 1 << 16  # threads run together: enough to amortise NumPy's calls, and arrays still fit the cache
 MAX_GRID_X, MAX_GRID_Y = 2**31 - 1, 65535  # what CUDA launches
 Values = npt.NDArray[Any]
@@ -95,9 +97,7 @@ class _Launch:
             memory.forget()
         statements = list(loops.walk(self.kernel.body))
         stores = any(isinstance(s, (loops.Store, loops.StoreVec)) and s.buffer == b.name for s in statements)
-        loads = any(
-            isinstance(s, (loops.Load, loops.LoadVec, loops.AsyncCopy)) and s.buffer == b.name for s in statements
-        )
+        loads = any(isinstance(s, READS) and s.buffer == b.name for s in statements)
         if stores:
             memory.track(reads=loads)
         if b.role in ("counter", "flags") and array[:size].any():
@@ -138,10 +138,12 @@ class _Machine:
             loops.For: self.loop, loops.If: self.branch, loops.Alloc: self.alloc, loops.Special: self.special,
             loops.Barrier: self.barrier, loops.Shuffle: self.shuffle,
             loops.Collective: self.collective, loops.Ticket: self.ticket,
-            loops.ClusterArrive: self.cluster_arrive, loops.ClusterWait: self.cluster_wait,
+            loops.ClusterArrive: lambda s, mask: self.sync.cluster_arrive(self.blocks, self.full(mask), self.tick()),
+            loops.ClusterWait: lambda s, mask: self.sync.cluster_wait(self.blocks, self.full(mask)),
             loops.Send: self.send, loops.Publish: self.publish, loops.Await: self.wait_for,
             loops.Mailbox: lambda s, mask: self.mail.open(s.name, s.size, self.lanes[0]),
             loops.Receive: lambda s, mask: self.mail.receive(s.box, self.blocks, self.full(mask), self.tick()),
+            loops.Prefetch: self.prefetch,
             loops.AsyncCopy: self.copy, loops.AsyncCommit: lambda s, mask: self.copies.commit(),
             loops.AsyncWait: lambda s, mask: self.copies.wait(s.pending, self.tick()),
         }  # fmt: skip
@@ -329,13 +331,13 @@ class _Machine:
 
     def collective(self, s: loops.Collective, mask: Mask) -> None:
         self.sync.arrived(self.full(mask), "collective", self.threads)
-        dtypes: list[DType] = [v.dtype for v in s.state]
-        state = [np.broadcast_to(self.value(v), self.lanes) for v in s.state]
         row = self.table.reduction(s.reduction)
+        first = s.state[: len(row.state(s.operand))]
+        state = [np.broadcast_to(self.value(v), self.lanes) for v in s.state]
         if s.width * s.stride > WARP:
             self.sync.barrier(self.blocks, self.full(mask), self.tick())
-        combined = collective(row, self.emit, dtypes, state, s.width, s.stride)
-        for var, new in zip(s.state, combined, strict=True):
+        combined = collective(row, self.emit, [v.dtype for v in first], state, s.width, s.stride)
+        for var, new in zip(first, combined, strict=True):
             self.set(var, new, mask)
 
     def ticket(self, s: loops.Ticket, mask: Mask) -> None:
@@ -365,13 +367,10 @@ class _Machine:
         elements, _ = self.touched(index + self.base(target), inner, s.width)
         self.copies.start(Copy(target, elements, source.data[read], lanes), self.tick())
 
+    def prefetch(self, s: loops.Prefetch, mask: Mask) -> None:
+        self.access(loops.Load(Var("", I32), s.buffer, s.index, s.mask), mask, 1)
+
     # -- clusters and flags ------------------------------------------------------------------------
-    def cluster_arrive(self, s: loops.ClusterArrive, mask: Mask) -> None:
-        self.sync.cluster_arrive(self.blocks, self.full(mask), self.tick())
-
-    def cluster_wait(self, s: loops.ClusterWait, mask: Mask) -> None:
-        self.sync.cluster_wait(self.blocks, self.full(mask))
-
     def send(self, s: loops.Send, mask: Mask) -> None:
         """A store into another row of the shared array: blocks of a cluster are neighbours in a batch."""
         memory, inner, index = self.access(s, mask, 1)
@@ -399,16 +398,16 @@ class _Machine:
         return memory, active, np.where(active, index, 0)
 
     def publish(self, s: loops.Publish, mask: Mask) -> None:
-        memory, active, first = self.flags(s, mask, loops.flag_words(s.value.dtype))
-        values = np.broadcast_to(self.value(s.value), self.lanes)
-        for place, value in zip(first[active].tolist(), values[active], strict=True):
+        memory, active, first = self.flags(s, mask, flag_words(s.value.dtype))
+        values = np.broadcast_to(self.value(s.value), self.lanes)[active]
+        for place, value in zip(first[active].tolist(), values, strict=True):
             if memory.data[place]:
                 raise SimtError(f"`{s.buffer}`[{place}] is published twice", "simt-flag")
             memory.data[place] = 1
             self.launch.published[s.buffer, place] = value
 
     def wait_for(self, s: loops.Await, mask: Mask) -> None:
-        memory, active, first = self.flags(s, mask, loops.flag_words(s.var.dtype))
+        memory, active, first = self.flags(s, mask, flag_words(s.var.dtype))
         found = np.zeros(self.lanes, s.var.dtype.numpy)
         if active.any() and not memory.data[first[active]].all():
             place = int(first[active][memory.data[first[active]] == 0][0])

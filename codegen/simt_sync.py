@@ -157,12 +157,15 @@ def collective(
 ) -> tuple[Values, ...]:
     """State tuples [blocks, threads] combined over teams, every member given the result.
 
-    Pairwise from the low bits of the member number: neighbours first, the lower one as the first operand.
+    Pairwise from the low bits of the member number: neighbours first, the lower one as the first operand. Further
+    tuples are of further members: those of the second one come after all of the first.
     """
     blocks, threads = state[0].shape
     shape = (blocks, threads // (width * stride), width, stride)
-    parts: State = tuple(S(emit, v.reshape(shape), t) for v, t in zip(state, dtypes, strict=True))
-    members = width
+    size = len(dtypes)
+    members = width * (len(state) // size)
+    groups = [np.concatenate([v.reshape(shape) for v in state[k::size]], axis=2) for k in range(size)]
+    parts: State = tuple(S(emit, v, t) for v, t in zip(groups, dtypes, strict=True))
     while members > 1:
         lower, upper = (tuple(S(emit, s.value[:, :, k::2], s.dtype) for s in parts) for k in (0, 1))
         members //= 2

@@ -30,6 +30,7 @@ from fuser.codegen.loops import (
     Mailbox,
     Mutable,
     Operand,
+    Prefetch,
     Publish,
     Receive,
     Send,
@@ -101,6 +102,7 @@ _LINES: dict[type, Callable[[Any], str]] = {
     AsyncCopy: lambda s: (
         f"copy {_slice(s.target, s.index, s.width)} = {_slice(s.buffer, s.place, s.width)}{_if(s.mask)}"
     ),
+    Prefetch: lambda s: f"prefetch {s.buffer}[{operand(s.index)}]{_if(s.mask)}",
     AsyncCommit: lambda s: "commit copies",
     AsyncWait: lambda s: f"await copies but the last {s.pending}",
     ClusterArrive: lambda s: "cluster arrive",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from fuser.codegen.expand_collectives import fold_together
 from fuser.codegen.loops import (
     SIMT_ONLY,
     Alloc,
@@ -31,6 +32,7 @@ from fuser.codegen.loops import (
     Mailbox,
     Mutable,
     Operand,
+    Prefetch,
     Publish,
     Receive,
     Send,
@@ -94,7 +96,7 @@ class _Checker:
             LoadVec: self.load_vec, StoreVec: self.store_vec, Alloc: self.alloc, Special: self.special,
             Shuffle: self.shuffle, Collective: self.collective, Ticket: self.ticket, Send: self.send,
             Publish: self.publish, Await: self.wait_for, AsyncCopy: self.copy, AsyncWait: self.await_copies,
-            Mailbox: self.mailbox, Receive: self.receive,
+            Mailbox: self.mailbox, Receive: self.receive, Prefetch: self.prefetch,
         }  # fmt: skip
 
     # -- walk --------------------------------------------------------------------------------------
@@ -353,6 +355,8 @@ class _Checker:
             self.say(f"`{s.reduction}` is no reduction")
         elif not holds([v.dtype for v in s.state], row, s.operand):
             self.say(f"the state of `{s.reduction}` over {s.operand} is {row.state(s.operand)}")
+        elif (groups := len(s.state) // len(row.state(s.operand))) > 1 and not fold_together(groups, s.width, s.stride):
+            self.say(f"{groups} groups of {s.width} threads, {s.stride} apart, are not folded together")
         for v in s.state:
             self.assignable(v)
 
@@ -392,6 +396,11 @@ class _Checker:
             self.say(f"`{s.target}` holds {target}, `{s.buffer}` {source}")
         if source is not None and s.width * source.bytes not in COPY_BYTES:
             self.say(f"a copy has 4, 8 or 16 bytes, not {s.width * source.bytes}")
+
+    def prefetch(self, s: Prefetch) -> None:
+        self.array(s.buffer, s.index, s.mask, written=False)
+        if s.buffer not in self.buffers:
+            self.say("only global memory is prefetched")
 
     def await_copies(self, s: AsyncWait) -> None:
         if s.pending < 0:

@@ -173,7 +173,7 @@ def _compile_cuda(kernel: Any, device: Device) -> Built:
 
 def _launch_extras(kernel: Any) -> tuple[int, int]:
     """Bytes of dynamic shared memory, blocks a cluster."""
-    from fuser.codegen.loops import dynamic_shared
+    from fuser.codegen.storage import dynamic_shared
 
     return sum(size for _, size in dynamic_shared(kernel.body).values()), kernel.launch.cluster
 

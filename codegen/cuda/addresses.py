@@ -18,6 +18,7 @@ from fuser.codegen.loops import (
     Load,
     LoadVec,
     Operand,
+    Prefetch,
     Send,
     Special,
     Statement,
@@ -37,7 +38,7 @@ def addresses(body: tuple[Statement, ...]) -> frozenset[str]:
     counters = {s.var.name: s for s in walk(body) if isinstance(s, For)}
     work: list[Operand] = []
     for s in walk(body):
-        if isinstance(s, (Load, Store, LoadVec, StoreVec, AsyncCopy)):
+        if isinstance(s, (Load, Store, LoadVec, StoreVec, AsyncCopy, Prefetch)):
             work.append(s.index)
         if isinstance(s, AsyncCopy):
             work.append(s.place)

@@ -83,6 +83,11 @@ HELPERS: dict[str, tuple[str, ...]] = {
         "#endif",
         "}",
     ),
+    "fuser_prefetch": (
+        _FUNCTION + "void fuser_prefetch(const void* from) {",
+        '    asm volatile("prefetch.global.L2 [%0];" : : "l"(from));',
+        "}",
+    ),
     "fuser_commit": (
         _FUNCTION + "void fuser_commit() {",
         "#if __CUDA_ARCH__ >= 800",

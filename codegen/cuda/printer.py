@@ -18,6 +18,7 @@ from fuser.codegen.cuda.prelude import HELPERS, element, prelude, vector_type, w
 from fuser.codegen.cuda.types import c_type, convert, join, literal, reinterpret, unsigned_type, zero
 from fuser.codegen.loops import BufferParam, Kernel, Lit, Operand, Statement, Var
 from fuser.codegen.primitives import spelling
+from fuser.codegen.storage import dynamic_shared
 from fuser.codegen.uses import declared
 from fuser.dtypes import DType
 from fuser.errors import InternalError
@@ -54,7 +55,7 @@ class _Printer:
             loops.Shuffle: self.shuffle, loops.Ticket: self.ticket, loops.Send: self.send,
             loops.Mailbox: self.mailbox,
             loops.Receive: lambda s: self.line(f"fuser_receive(&{s.box});"),
-            loops.AsyncCopy: self.copy,
+            loops.AsyncCopy: self.copy, loops.Prefetch: self.prefetch,
             loops.AsyncCommit: lambda s: self.line("fuser_commit();"),
             loops.AsyncWait: lambda s: self.line(f"fuser_await_copies<{s.pending}>();"),
             loops.ClusterArrive: lambda s: self.line("fuser_cluster_arrive();"),
@@ -131,7 +132,7 @@ class _Printer:
     def alloc(self, s: loops.Alloc) -> None:
         self.arrays[s.name] = s.dtype
         if s.dynamic:
-            if not (offset := loops.dynamic_shared(self.kernel.body)[s.name][0]):
+            if not (offset := dynamic_shared(self.kernel.body)[s.name][0]):
                 self.line("extern __shared__ __align__(16) unsigned char fuser_shared[];")
             kind = c_type(s.dtype)
             return self.line(
@@ -227,6 +228,10 @@ class _Printer:
         size = s.width * self.arrays[s.buffer].bytes
         to, source = (f"{self.names[a]} + {self.value(k)}" for a, k in ((s.target, s.index), (s.buffer, s.place)))
         self.line(f"{guard}fuser_copy<{size}>({to}, {source});")
+
+    def prefetch(self, s: loops.Prefetch) -> None:
+        guard = "" if s.mask is None else f"if ({self.value(s.mask)}) "
+        self.line(f"{guard}fuser_prefetch({self.names[s.buffer]} + {self.value(s.index)});")
 
     def publish(self, s: loops.Publish) -> None:
         guard = "" if s.mask is None else f"if ({self.value(s.mask)}) "

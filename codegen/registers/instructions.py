@@ -84,7 +84,7 @@ class _Flattener:
             Store: self.store, StoreVec: self.store, loops.For: self.loop, loops.If: self.branch,
             loops.Alloc: self.alloc, loops.Special: self.special, loops.Shuffle: self.shuffle,
             loops.Ticket: self.ticket, loops.Send: self.remote, loops.Publish: self.publish,
-            loops.Await: self.wait, loops.AsyncCopy: self.copy,
+            loops.Await: self.wait, loops.AsyncCopy: self.copy, loops.Prefetch: self.prefetch,
         }  # fmt: skip
 
     def run(self) -> Code:
@@ -211,6 +211,9 @@ class _Flattener:
         """From global to shared memory past the registers, but for its addresses."""
         uses = self.read(s.mask, s.index) + self.place(s.buffer, s.place)
         self.emit([], uses, 1, kind="store", buffer=s.target)
+
+    def prefetch(self, s: loops.Prefetch) -> None:
+        self.emit([], self.read(s.mask) + self.place(s.buffer, s.index), 1)
 
     def remote(self, s: loops.Send) -> None:
         self.emit([], self.read(s.index, s.value, s.rank, s.mask), 1, 1, 2, "store", s.buffer)

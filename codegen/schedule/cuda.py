@@ -11,6 +11,7 @@ from dataclasses import replace
 from fuser.codegen.loops import Kernel
 from fuser.codegen.program import Fetch
 from fuser.codegen.schedule import (
+    lower_cluster,
     lower_columns_shared,
     lower_pointwise,
     lower_reduce,
@@ -34,7 +35,7 @@ from fuser.codegen.schedule.frame import Frame
 from fuser.codegen.schedule.lengths import length_bucket
 from fuser.codegen.schedule.lower_resident import reuse_of
 from fuser.codegen.schedule.measures import BLOCK, LANE_STEPS, body_of
-from fuser.codegen.schedule.parking import Fit, Row, copied, fit, parking, short_fit
+from fuser.codegen.schedule.parking import Fit, Row, copied, fit, held_fit, parking, short_fit
 from fuser.device import Device
 from fuser.errors import InternalError
 from fuser.graph import Graph
@@ -103,6 +104,8 @@ def _lowered(graph: Graph, group: Group, schedule: CudaSchedule, layouts: Layout
         return (lower_columns_shared.lower(frame, body, schedule),)
     if schedule.parked:
         return (lower_shared.lower(frame, body, schedule),)
+    if schedule.resident and schedule.cluster > 1:
+        return (lower_cluster.lower(frame, body, schedule),)
     if schedule.resident:
         return (lower_resident.lower(frame, body, schedule),)
     return (lower_reduce.lower(frame, body, schedule),)
@@ -119,7 +122,7 @@ def retreat(schedule: CudaSchedule) -> CudaSchedule | None:
     if schedule.min_blocks > 1:
         return replace(schedule, min_blocks=schedule.min_blocks - 1)
     if schedule.resident or schedule.parked:
-        return replace(schedule, resident=False, cluster=1, parked=False, workers=0)
+        return replace(schedule, resident=False, cluster=1, parked=False, workers=0, ahead=0)
     if schedule.unroll > 1 and schedule.kind != "scan":  # a scan's rows a thread are part of its order
         return replace(schedule, unroll=schedule.unroll // 2)
     if schedule.kind == "rows" and schedule.vector > 1 and schedule.threads_per_row < 1024:  # twice the threads a row
@@ -166,8 +169,9 @@ class _Chooser(Pointwise):
             return self._split_rows(chosen, rows)
         if found := self._parked(fixed, vector, length):
             return replace(
-                chosen, threads=found.threads, threads_per_row=found.threads, resident=True, parked=True,
-                copies=bool(self._copied(vector)), cluster=found.cluster, min_blocks=found.blocks, unroll=found.unroll,
+                chosen, threads=found.threads, threads_per_row=found.threads, resident=True, parked=not found.held,
+                copies=not found.held and bool(self._copied(vector)), cluster=found.cluster, min_blocks=found.blocks,
+                unroll=found.unroll, ahead=found.ahead,
             )  # fmt: skip
         held = self._held_bytes(length // team) if fixed.segments == 1 else 0
         blocks = _resident_blocks(threads, held + self._fresh_bytes() * vector, vector, self._fresh_streams())
@@ -189,8 +193,8 @@ class _Chooser(Pointwise):
         return replace(chosen, turns=turns, unroll=unroll, min_blocks=plain_blocks if plain else 1)
 
     def _parked(self, fixed: Order, vector: int, length: int) -> Fit | None:
-        """How rows wait in shared memory: long ones of several stages, and what registers would not bring fast
-        enough. None for others, and where they fit no block."""
+        """How rows wait in shared memory or in a cluster's registers: long ones of several stages, and what registers
+        of one block would not bring fast enough. None for others, and where they fit no block."""
         if vector == 1:
             return None  # neighbouring threads take neighbouring elements: reading them again is faster than that
         several, copies = len(self.body.stages) > 1, self._copied(vector)
@@ -202,6 +206,8 @@ class _Chooser(Pointwise):
         kept, weights = parking(self.body, copies).bytes_kept, self._fresh_streams()
         stored = any(stage.stores for stage in self.body.stages)
         row = Row(length, kept, vector, streams, weights, self._state_registers(), stored, bool(copies))
+        if found := held_fit(row, fixed, self.device):
+            return found
         found = fit(row, fixed, self.device) if fixed.lanes >= LONG_LANES else short_fit(row, fixed)
         if found is None or length // (found.cluster * found.threads) * self._steps() > 2 * LANE_STEPS:
             return None

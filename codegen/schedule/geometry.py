@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from fuser.codegen.expand_collectives import fold_together
 from fuser.codegen.indices import IndexEmitter, TileLane
-from fuser.codegen.loops import Operand
+from fuser.codegen.loops import Operand, Var
 from fuser.codegen.schedule.accumulate import Accumulator, Fold, State
 from fuser.codegen.schedule.axes import Axis, count, split
 from fuser.codegen.schedule.body import Body
@@ -23,6 +24,7 @@ from fuser.hostexpr import HostExpr, call, lit, sym
 from fuser.proofs import Ranges
 from fuser.schedule import CudaSchedule
 
+Tiles = list[tuple[Var, ...]]  # a state for each group of lanes that a thread has
 POINT = "point"  # symbol of a linear position in the parallel or reduced space
 
 
@@ -106,8 +108,7 @@ class RowTeams:
         block = frame.div(block, schedule.cluster)
         self.point = frame.add(frame.mul(block, per_block), frame.div(thread, self.team))
         self.valid = frame.less(self.point, frame.host(body.rows)) if per_block > 1 else None
-        bound = bind_axes(frame, body.ranges, body.parallel, self.point, body.rows)
-        self.row = frame.indices(body.ranges, **bound)
+        self.row = self.at_point(self.point)
         first = frame.builder.apply("equal", (self.member, frame.number(0)), BOOL)
         alone = frame.builder.apply("equal", (self.rank, frame.number(0)), BOOL) if schedule.cluster > 1 else None
         self.leader = frame.both(frame.both(first, self.valid), alone)
@@ -128,15 +129,24 @@ class RowTeams:
             first = f.add(first, f.mul(f.rem(self.rank, self.split), self.groups * self.team * self.width))
         return [f.add(first, g * self.team * self.width) for g in range(self.groups)]
 
+    def at_point(self, point: Operand) -> IndexEmitter:
+        """The parallel variables of a row by its number."""
+        bound = bind_axes(self.frame, self.body.ranges, self.body.parallel, point, self.body.rows)
+        return self.frame.indices(self.body.ranges, **bound)
+
     def lanes(self, position: Operand) -> list[IndexEmitter]:
+        return self.tile_at(self.row, position)
+
+    def tile_at(self, row: IndexEmitter, position: Operand) -> list[IndexEmitter]:
+        """Loop variables of every lane of the tile at a position in some row."""
         f, reduced = self.frame, self.body.reduced
         if len(reduced) <= 1:
-            return self._tile(self.row, position)
+            return self._tile(row, position)
         points = [position] if self.neighbours else [f.add(position, j) for j in range(self.width)]
         found = [bind_axes(f, self.body.ranges, reduced, p, self.body.length) for p in points]
         if self.neighbours:
-            return self._tile(self.row.bound(**found[0]), found[0][self.variable])
-        return [self.row.bound(**b) for b in found]
+            return self._tile(row.bound(**found[0]), found[0][self.variable])
+        return [row.bound(**b) for b in found]
 
     def _tile(self, at: IndexEmitter, first: Operand) -> list[IndexEmitter]:
         return [at.in_lane(self.variable, TileLane(first, j, self.width)) for j in range(self.width)]
@@ -150,27 +160,44 @@ class RowTeams:
         return [self.row]
 
     def fold(self, accumulators: Sequence[Accumulator]) -> list[list[State]]:
-        """Tiles in the thread, then over the team, then the thread's groups: lane numbers from the low bits up.
+        """Tiles in the thread, then over the team, then the thread's groups: lane numbers from the low bits up."""
+        return self.over_team([a.fold for a in accumulators], [self.tiles(accumulators)])
+
+    def tiles(self, accumulators: Sequence[Accumulator]) -> list[Tiles]:
+        """Each accumulator's tiles folded in the thread: a state a group."""
+        spans = [range(g * self.width, (g + 1) * self.width) for g in range(self.groups)]
+        return [[a.folded(self.frame.builder, span) for span in spans] for a in accumulators]
+
+    def over_team(self, folds: Sequence[Fold], turns: Sequence[Sequence[Tiles]]) -> list[list[State]]:
+        """For each fold its tiles of some turns folded over the team, then over groups, then over turns.
 
         The collectives come one after another, so that they share a barrier.
         """
-        parts = self.regroup.split([a.fold for a in accumulators])
         found = dict[int, list[State]]()
-        for some in parts:
-            found.update(zip(some, self._fold([accumulators[k] for k in some]), strict=True))
-        return [found[k] for k in range(len(accumulators))]
+        for some in self.regroup.split(folds):
+            parts = [[turn[k] for k in some] for turn in turns]
+            found.update(zip(some, self._over_team([folds[k] for k in some], parts), strict=True))
+        return [found[k] for k in range(len(folds))]
 
-    def _fold(self, accumulators: Sequence[Accumulator]) -> list[list[State]]:
-        b, width = self.frame.builder, self.width
-        spans = [range(g * width, (g + 1) * width) for g in range(self.groups)]
-        tiles = [[a.folded(b, span) for span in spans] for a in accumulators]
-        folds = [a.fold for a in accumulators]
+    def _over_team(self, folds: Sequence[Fold], turns: Sequence[Sequence[Tiles]]) -> list[list[State]]:
+        b = self.frame.builder
         if self.regroup.suits(folds):
-            tiles = [[state] for state in self.regroup.neighbours(list(zip(folds, tiles, strict=True)))]
-        for fold, states in zip(folds, tiles, strict=True):
+            regrouped = list[Sequence[Tiles]]()
+            for tiles in turns:
+                if regrouped:
+                    b.barrier()  # the turn before is read
+                states = self.regroup.neighbours(list(zip(folds, tiles, strict=True)))
+                regrouped.append([[state] for state in states])
+            turns = regrouped
+        parts = [[state for turn in turns for state in turn[k]] for k in range(len(folds))]
+        for fold, states in zip(folds, parts, strict=True):
+            if fold_together(len(states), self.team):
+                b.collective(fold.row.name, fold.operand, [v for state in states for v in state], self.team)
+                del states[1:]
+                continue
             for state in states:
                 b.collective(fold.row.name, fold.operand, state, self.team)
-        return [[f.widen(f.tree(b, states), b)] for f, states in zip(folds, tiles, strict=True)]
+        return [[f.widen(f.tree(b, states), b)] for f, states in zip(folds, parts, strict=True)]
 
     def across_team(self, parts: Sequence[tuple[Fold, list[State]]], width: int) -> list[list[State]]:
         return [[self._one(fold, state, width) for state in states] for fold, states in parts]

@@ -121,17 +121,21 @@ class ResidentStages(Stages):
     # -- stages ------------------------------------------------------------------------------------
     def totals(self, p: Pass, folds: Sequence[Fold]) -> Totals:
         """All segments, their partials combined pairwise."""
-        b, partials = self.frame.builder, []
+        b, tiles = self.frame.builder, []
         for turn in range(self.turns):
             first = self.bounds(self.segment_number(turn))[0] if self.segments > 1 else self.frame.number(0)
             starts = self.lane_starts(first)
             accumulators = tuple(start(b, fold, starts) for fold in folds)
-            self._turn(replace(p, accumulators=accumulators), [s for s in self.slots if s.turn == turn])
-            partials.append(self.geometry.fold(accumulators))
-        return self.across([(fold, [fold.tree(b, [t[k][0] for t in partials])]) for k, fold in enumerate(folds)])
+            self._turn(replace(p, accumulators=accumulators), turn)
+            tiles.append(self.rows.tiles(accumulators))
+        return self.across(list(zip(folds, self.rows.over_team(folds, tiles), strict=True)))
 
-    def _turn(self, p: Pass, slots: Sequence[Slot]) -> None:
-        """The slots of one segment, a few at a time: what only this stage loads is held no longer than it must be."""
+    def _turn(self, p: Pass, turn: int) -> None:
+        """The slots of one segment."""
+        self._some_at_a_time(p, [s for s in self.slots if s.turn == turn])
+
+    def _some_at_a_time(self, p: Pass, slots: Sequence[Slot]) -> None:
+        """Slots, a few at a time: what only this stage loads is held no longer than it must be."""
         fresh = [f.dtype.bytes for f in self.reuse[self.current].raw.values() if f not in slots[0].raw]
         room = FRESH_BYTES if len(fresh) < 2 else FRESH_BYTES // 2  # or they cost a block of an SM
         together = max(room // max(sum(fresh) * self.geometry.width, 1), 1)

@@ -28,6 +28,7 @@ def lower(frame: Frame, body: Body, schedule: CudaSchedule) -> Kernel:
     exchanges = open_exchanges(frame, body, schedule.cluster)
     writer = ParkedStages(frame, body, schedule, RowTeams(frame, body, schedule))
     writer.exchanges = exchanges
+    writer.prefetch()
     write_stages(writer)
     grid = RowTeams.grid(body, schedule)
     launch = Launch((grid, 1), schedule.threads, schedule.min_blocks, cluster=schedule.cluster)
@@ -78,8 +79,9 @@ class ParkedStages(ClusterStages):
     def _load(self, stage: int) -> None:
         """Loads are made a few slots at a time, when they are needed."""
 
-    def _turn(self, p: Pass, slots: Sequence[Slot]) -> None:
+    def _turn(self, p: Pass, turn: int) -> None:
         """`unroll` slots at a time: their loads first, or the copies of them awaited."""
+        slots = [s for s in self.slots if s.turn == turn]
         raw, tile = self.reuse[self.current].raw, self.tile(p.stage.loop)
         fresh = {step: fetch for step, fetch in raw.items() if fetch not in self.filled}
         for k in range(0, len(slots), self.together):

@@ -1,4 +1,4 @@
-"""Which long rows wait in shared memory, how much of it they take, and the blocks that share a row.
+"""Which long rows wait in shared memory (or in a cluster's registers), what they take, and the blocks that share a row.
 
 In: a body of several stages; the row's length, the device. Out: `Parking` (what waits where), and `Fit` (threads,
 cluster, blocks an SM, slots in flight). Its own file because the chooser and the lowering must agree on it.
@@ -17,6 +17,9 @@ from fuser.record import dataclass
 
 Key = Fetch | int  # a load, or the number of a kept value
 LEAST_COPY = 4  # bytes of an asynchronous copy
+HELD = 64  # half elements of a row that a thread of a cluster holds in registers: 32 of them
+HELD_BLOCKS = 4  # such blocks of 256 threads an SM: 64 registers a thread
+AHEAD = 32 << 10  # bytes an SM of rows that are asked for before their turn
 BESIDE = 2 << 10  # bytes of shared memory for exchanges, and what the system takes of it for a block
 
 
@@ -68,12 +71,15 @@ def parking(body: Body, copies: frozenset[Fetch] = frozenset()) -> Parking:
 
 @dataclass(frozen=True)
 class Fit:
-    """A block's threads, blocks that share a row, blocks an SM, slots that a thread has on the way together."""
+    """A block's threads, blocks that share a row, blocks an SM, slots that a thread has on the way together; whether
+    the row is held in registers instead, and how many rows on a block asks for its part."""
 
     threads: int
     cluster: int
     blocks: int
     unroll: int
+    held: bool = False
+    ahead: int = 0
 
 
 @dataclass(frozen=True)
@@ -109,7 +115,7 @@ class Row:
         if self.weights > 1:
             return Fit(256, 1, 5, 1), 32 << 10
         if not self.stored and self.vector > 4:
-            return Fit(256, 1, 6, 2), 32 << 10
+            return Fit(256, 1, 5, 2), 32 << 10
         if (64 << 10 < size <= 128 << 10) if self.weights else size > 128 << 10:
             return Fit(256, 1, 5, 2), 32 << 10
         return Fit(512, 1, 3, 2), 64 << 10
@@ -136,6 +142,29 @@ def short_fit(row: Row, fixed: Order) -> Fit:
     return Fit(threads, 1, 1280 // threads, 1)
 
 
+def held_fit(row: Row, fixed: Order, device: Device) -> Fit | None:
+    """For long rows of one stream of half types: the registers of a cluster. Four blocks of 256 threads an SM overlap.
+    Shared memory reaches 87% of a copy where this reaches 97% (softmax of 131072 bf16 on H200): its loads and
+    conditions cost instructions, of which there are few to spare. Two blocks of a row that is only read are better off
+    there. Several streams of weights, or values worth keeping, would not fit beside."""
+    if not row.copies or row.vector <= 4 or row.streams > 1 or row.kept != 2 or row.weights > 1:
+        return None
+    threads, most = 256, min(device.cluster, fixed.segments)
+    while threads < 512 and row.length > most * threads * HELD:
+        threads *= 2
+    cluster = row.length // (threads * HELD)
+    if not (2 if row.stored else 4) <= cluster <= most or fixed.lanes < threads * row.vector:
+        return None
+    return Fit(threads, cluster, HELD_BLOCKS * 256 // threads, 1, True, ahead(row, device))
+
+
+def ahead(row: Row, device: Device) -> int:
+    """Rows between one and the row that its blocks ask for: what is on its way to the L2 keeps memory busy while the
+    blocks of a cluster wait for each other (H200: 97 to 100% of a copy; 3 to 6 MiB on the way are best, at 16 the L2
+    loses them). Rows that are only read keep it busy by themselves."""
+    return max(AHEAD * device.sms // (row.length * row.kept), 1) if row.stored else 0
+
+
 def fit(row: Row, fixed: Order, device: Device) -> Fit | None:
     """The smallest cluster whose blocks have little enough of the row each; None where a row fits none."""
     rule, wanted = row.rule
@@ -149,4 +178,4 @@ def fit(row: Row, fixed: Order, device: Device) -> Fit | None:
     blocks = min(whole // (share + BESIDE), rule.blocks)
     if blocks == 0 or row.kept == 0 or fixed.lanes < rule.threads * row.vector:
         return None
-    return Fit(rule.threads, cluster, blocks, rule.unroll)
+    return Fit(rule.threads, cluster, blocks, rule.unroll, ahead=ahead(row, device) if cluster > 1 else 0)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fuser.codegen.expand_collectives import fold_together
 from fuser.codegen.loops import Operand, Var
 from fuser.codegen.schedule.accumulate import Fold
 from fuser.codegen.schedule.exchange import bytes_needed
@@ -37,6 +38,8 @@ class Regroup:
         """Whether these reductions are folded together this way."""
         if not folds or self.groups < LEAST_GROUPS or self.team <= WARP or any(f.row.uses_index for f in folds):
             return False
+        if fold_together(self.groups, self.team):
+            return False  # one collective takes all groups
         return bytes_needed([f.dtypes for f in folds], self.threads * self.groups) <= MOST_BYTES
 
     def split(self, folds: Sequence[Fold]) -> list[list[int]]:

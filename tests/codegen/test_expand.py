@@ -95,6 +95,59 @@ def test_expanded_collectives_in_a_loop_do_not_race(width: int, stride: int) -> 
     run(kernel, {"x": np.ones(2 * threads), "out0": np.zeros(2 * threads)}, {})
 
 
+def grouped(reduction: str, width: int, groups: int, threads: int, repeat: bool) -> Kernel:
+    """Every thread lifts an element of each group (index: its number) and takes part in one collective of all."""
+    row = table().reduction(reduction)
+    b = KernelBuilder("grouped", "cuda")
+    x = b.buffer("x", F32, "in", 0, groups * threads)
+    outs = [b.buffer(f"out{k}", t, "out", k + 1, threads) for k, t in enumerate(row.state(F32))]
+    thread = b.handle(b.special("thread"))
+
+    def body() -> None:
+        places = [thread + g * threads for g in range(groups)]
+        numbers = [(p.op("trunc_rem", width) + g * width).cast(I64) for g, p in enumerate(places)]
+        lifted = [row.lift(b.handle(b.load(x, p.value)), n) for p, n in zip(places, numbers, strict=True)]
+        state = [b.mutable("state", s.value) for one in lifted for s in one]
+        b.collective(reduction, F32, state, width)
+        for out, s in zip(outs, state, strict=False):
+            b.store(out, thread.value, s)
+
+    if repeat:
+        with b.loop("round", 0, 2):
+            body()
+    else:
+        body()
+    return b.finish(Launch((1, 1), threads))
+
+
+@pytest.mark.parametrize("repeat", [False, True])
+@pytest.mark.parametrize(("width", "groups"), [(64, 2), (64, 16), (128, 4), (128, 8), (256, 4)])
+@pytest.mark.parametrize("reduction", ["sum", "max", "argmax", "moments"])
+def test_groups_of_a_team_are_folded_after_its_threads(reduction: str, width: int, groups: int, repeat: bool) -> None:
+    threads = max(width, 128)
+    x = np.random.default_rng(groups).standard_normal(groups * threads).astype(np.float32)
+    x[::7] = x[0]  # ties
+    teams = x.reshape(groups, threads // width, width).transpose(1, 0, 2).reshape(-1, groups * width)
+    wanted = [[part[:1] for part in pairwise(reduction, team, F32, groups * width, 1)] for team in teams]
+    kernel = grouped(reduction, width, groups, threads, repeat)
+    assert verify(kernel) == []
+    for k in (kernel, expand(kernel)):
+        states = table().reduction(reduction).state(F32)
+        outs = {f"out{n}": np.zeros(threads, t.numpy) for n, t in enumerate(states)}
+        run(k, {"x": x, **outs}, {})
+        for n in range(len(states)):
+            want = np.repeat(np.concatenate([team[n] for team in wanted]), width).astype(outs[f"out{n}"].dtype)
+            np.testing.assert_array_equal(outs[f"out{n}"], want, err_msg=f"component {n}")
+
+
+def test_groups_share_their_shuffles() -> None:
+    statements = list(walk(expand(grouped("sum", 256, 4, 256, repeat=False)).body))
+    assert (
+        sum(isinstance(s, Shuffle) for s in statements) == (2 + 1 + 3) + 5
+    )  # four groups of 32 lanes, then 4 x 8 parts
+    assert sum(isinstance(s, Barrier) for s in statements) == 1
+
+
 @pytest.mark.parametrize("dtype", [BOOL, I32, I64, F64])
 def test_collectives_of_other_dtypes(dtype: DType) -> None:
     x = (np.random.default_rng(1).integers(0, 2, 128)).astype(dtype.numpy)

@@ -12,8 +12,9 @@ import pytest
 from fuser.codegen import schedule, simt
 from fuser.codegen.builder import KernelBuilder
 from fuser.codegen.expand import expand
-from fuser.codegen.loops import ClusterArrive, ClusterWait, Kernel, Launch, Mailbox, Receive, dynamic_shared
+from fuser.codegen.loops import ClusterArrive, ClusterWait, Kernel, Launch, Mailbox, Prefetch, Receive, walk
 from fuser.codegen.schedule import cuda
+from fuser.codegen.storage import dynamic_shared
 from fuser.codegen.verify import verify
 from fuser.construct import reduction
 from fuser.device import find
@@ -63,7 +64,7 @@ def few_rows(name: str, dtype: DType, n: int, m: int) -> Case:
 def test_rows_in_shared_memory_keep_their_bits(name: str, dtype: DType, m: int) -> None:
     case = few_rows(name, dtype, 2, m)
     chosen = chosen_for(case)
-    assert chosen.parked
+    assert chosen.parked or (chosen.resident and chosen.cluster > 1)
     assert [f for k in case.kernels for f in verify(k)] == []
     got = [a.tobytes() for a in case.run()]
     assert got == under(case, replace(chosen, parked=False, resident=False, cluster=1, unroll=2))
@@ -76,11 +77,38 @@ def test_no_cluster_size_changes_a_bit(cluster: int) -> None:
     assert under(case, chosen) == [a.tobytes() for a in case.run()]
 
 
+@pytest.mark.parametrize("m", [32_768, 33_008, 65_536, 70_016])
+@pytest.mark.parametrize("name", ROWS)
+def test_rows_in_the_registers_of_a_cluster_keep_their_bits(name: str, m: int) -> None:
+    case = few_rows(name, BF16, 3, m)
+    chosen = chosen_for(case)
+    cluster = chosen.capacity // 16_384
+    held = replace(
+        chosen, parked=False, copies=False, cluster=cluster, threads=256, threads_per_row=256, resident=True, ahead=2
+    )
+    assert under(case, held) == under(
+        case, replace(chosen, parked=False, copies=False, resident=False, cluster=1, ahead=0)
+    )
+
+
+@pytest.mark.parametrize("parked", [False, True])
+def test_a_prefetch_asks_for_all_of_a_later_row_and_no_more(parked: bool) -> None:
+    case = few_rows("softmax", BF16, 3, 33_008)
+    chosen = replace(
+        chosen_for(case), parked=parked, copies=parked, cluster=4, threads=256, threads_per_row=256, ahead=2
+    )
+    other = replace(case)
+    other.__dict__["groups"], other.__dict__["schedules"] = case.groups, (chosen,)
+    asked = [s for s in walk(other.kernels[0].body) if isinstance(s, Prefetch)]
+    assert len(asked) == 65_536 // 4 * 2 // (128 * 256)
+    assert under(case, chosen) == [a.tobytes() for a in case.run()]  # the interpreter checks that no line is outside
+
+
 def test_a_row_of_half_a_million_elements_over_sixteen_blocks() -> None:
     case = few_rows("softmax", BF16, 1, 300_000)
     chosen = chosen_for(case)
-    assert (chosen.parked, chosen.cluster) == (True, 16)
-    plain = replace(chosen, parked=False, resident=False, cluster=1)
+    assert (chosen.parked, chosen.resident, chosen.cluster) == (False, True, 16)
+    plain = replace(chosen, resident=False, cluster=1)
     assert [a.tobytes() for a in case.run()] == under(case, plain)
 
 

@@ -24,21 +24,21 @@ extern "C" __global__ void __launch_bounds__(64, 1) sum_full(
         const float add_1 = acc + v;
         acc = add_1;
     }
+    const int acc_1 = thread & 31;
+    const int acc_2 = thread >> 5;
     const float acc_other = __shfl_xor_sync(0xffffffffu, acc, 1);
-    const float acc_1 = acc + acc_other;
-    const float acc_other_1 = __shfl_xor_sync(0xffffffffu, acc_1, 2);
-    const float acc_2 = acc_1 + acc_other_1;
-    const float acc_other_2 = __shfl_xor_sync(0xffffffffu, acc_2, 4);
-    const float acc_3 = acc_2 + acc_other_2;
-    const float acc_other_3 = __shfl_xor_sync(0xffffffffu, acc_3, 8);
-    const float acc_4 = acc_3 + acc_other_3;
-    const float acc_other_4 = __shfl_xor_sync(0xffffffffu, acc_4, 16);
-    const float acc_5 = acc_4 + acc_other_4;
-    const int acc_6 = thread & 31;
-    const bool acc_7 = acc_6 == 0;
-    if (acc_7) {
-        const int acc_8 = thread >> 5;
-        acc_shared[acc_8] = acc_5;
+    const float acc_3 = acc + acc_other;
+    const float acc_other_1 = __shfl_xor_sync(0xffffffffu, acc_3, 2);
+    const float acc_4 = acc_3 + acc_other_1;
+    const float acc_other_2 = __shfl_xor_sync(0xffffffffu, acc_4, 4);
+    const float acc_5 = acc_4 + acc_other_2;
+    const float acc_other_3 = __shfl_xor_sync(0xffffffffu, acc_5, 8);
+    const float acc_6 = acc_5 + acc_other_3;
+    const float acc_other_4 = __shfl_xor_sync(0xffffffffu, acc_6, 16);
+    const float acc_7 = acc_6 + acc_other_4;
+    const bool acc_8 = acc_1 == 0;
+    if (acc_8) {
+        acc_shared[acc_2] = acc_7;
     }
     __syncthreads();
     const int acc_9 = thread >> 6;
@@ -77,15 +77,14 @@ extern "C" __global__ void __launch_bounds__(64, 1) sum_full(
         const float total_4 = total_3 + total_other_3;
         const float total_other_4 = __shfl_xor_sync(0xffffffffu, total_4, 16);
         const float total_5 = total_4 + total_other_4;
-        if (acc_7) {
-            const int total_6 = thread >> 5;
-            total_shared[total_6] = total_5;
+        if (acc_8) {
+            total_shared[acc_2] = total_5;
         }
         __syncthreads();
         const float total_part = total_shared[acc_12];
         const float total_other_5 = __shfl_xor_sync(0xffffffffu, total_part, 1);
-        const float total_7 = total_part + total_other_5;
-        total = total_7;
+        const float total_6 = total_part + total_other_5;
+        total = total_6;
         if (equal) out[0] = total;
     }
 }
