@@ -29,11 +29,6 @@ WARP = 32
 State = list[Operand]
 
 
-def fold_together(groups: int, width: int, stride: int = 1) -> bool:
-    """Whether one collective folds so many groups of teams: a warp holds the parts of all their warps."""
-    return groups > 1 and stride == 1 and width > WARP and groups * (width // WARP) <= WARP
-
-
 def expand_collectives(
     out: RowEmitter, run: Sequence[Collective], table: Table, threads: int, in_loop: bool
 ) -> list[Alloc]:

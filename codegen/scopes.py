@@ -13,6 +13,8 @@ from fuser.dtypes import I32, I64, DType
 from fuser.optable.base import Reduction
 from fuser.record import dataclass
 
+WARP = 32
+
 
 @dataclass
 class Scope:
@@ -22,6 +24,11 @@ class Scope:
     constant: set[str] = field(default_factory=set)
     uniform: set[str] = field(default_factory=set)
     arrays: dict[str, Alloc] = field(default_factory=dict)
+
+
+def fold_together(groups: int, width: int, stride: int = 1) -> bool:
+    """Whether one collective folds so many groups of teams: a warp holds the parts of all their warps."""
+    return groups > 1 and stride == 1 and width > WARP and groups * (width // WARP) <= WARP
 
 
 def holds(dtypes: list[DType], row: Reduction, operand: DType) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from fuser.codegen.expand_collectives import fold_together
 from fuser.codegen.loops import (
     SIMT_ONLY,
     Alloc,
@@ -46,7 +45,7 @@ from fuser.codegen.loops import (
     walk,
 )
 from fuser.codegen.primitives import spelling
-from fuser.codegen.scopes import Scope, holds
+from fuser.codegen.scopes import Scope, fold_together, holds
 from fuser.codegen.text import operand, statement_text
 from fuser.dtypes import BOOL, I32, DType
 from fuser.errors import InternalError
@@ -398,8 +397,7 @@ class _Checker:
             self.say(f"a copy has 4, 8 or 16 bytes, not {s.width * source.bytes}")
 
     def prefetch(self, s: Prefetch) -> None:
-        self.array(s.buffer, s.index, s.mask, written=False)
-        if s.buffer not in self.buffers:
+        if self.array(s.buffer, s.index, s.mask, written=False) is not None and s.buffer not in self.buffers:
             self.say("only global memory is prefetched")
 
     def await_copies(self, s: AsyncWait) -> None:

@@ -13,7 +13,7 @@ from functools import cached_property
 from fuser.codegen.builder import KernelBuilder
 from fuser.codegen.loops import Operand, Var
 from fuser.codegen.schedule.body import ReduceSite
-from fuser.dtypes import BOOL, I64, DType
+from fuser.dtypes import BOOL, F32, I64, U16, U32, DType
 from fuser.graph import Graph
 from fuser.optable import table
 from fuser.optable.base import Emit, Reduction, S, Scan
@@ -141,6 +141,39 @@ class Accumulator:
         """Lanes of consecutive numbers combined, in the variables of the first; indices stay narrow."""
         assign(b, self.lanes[lanes[0]], self.fold.tree(b, [self.lanes[k] for k in lanes]))
         return self.lanes[lanes[0]]
+
+
+@dataclass(frozen=True)
+class Halves:
+    """The lanes of a maximum over elements that are bf16 in memory, two a word: no element is unpacked, and one
+    instruction takes two of them. The bits are those of a maximum of f32."""
+
+    fold: Fold
+    words: tuple[Var, ...]
+
+    def add(self, b: KernelBuilder, lane: int, low: Operand, high: Operand) -> None:
+        """Two elements join an even lane and the next one."""
+        bits = [b.apply("cast", (b.apply("bitcast", (x,), U16),), U32) for x in (low, high)]
+        upper = b.apply("shl", (bits[1], b.literal(16, U32)), U32)
+        self._take(b, lane // 2, b.apply("bitwise_or", (bits[0], upper), U32))
+
+    def _take(self, b: KernelBuilder, word: int, other: Operand) -> None:
+        b.assign(self.words[word], b.apply("largest_bf16x2", (self.words[word], other), U32))
+
+    def folded(self, b: KernelBuilder, lanes: Sequence[int]) -> tuple[Var, ...]:
+        """Lanes of consecutive numbers combined, in a variable of the fold's own type."""
+        first, count = lanes[0] // 2, len(lanes) // 2
+        for k in range(1, count):
+            self._take(b, first, self.words[first + k])
+        word = self.words[first]
+        upper = b.apply("bitwise_and", (word, b.literal(0xFFFF0000, U32)), U32)
+        halves = [b.apply("bitcast", (x,), F32) for x in (b.apply("shl", (word, b.literal(16, U32)), U32), upper)]
+        return self.fold.declare(b, self.fold.row.name, self.fold.tree(b, [(x,) for x in halves]))
+
+
+def start_halves(b: KernelBuilder, fold: Fold, lanes: int) -> Halves:
+    """Lanes that hold the identity."""
+    return Halves(fold, tuple(b.mutable(fold.row.name, b.literal(0xFF80FF80, U32)) for _ in range(lanes // 2)))
 
 
 def start(b: KernelBuilder, fold: Fold, first: Sequence[Operand]) -> Accumulator:

@@ -104,10 +104,8 @@ def _lowered(graph: Graph, group: Group, schedule: CudaSchedule, layouts: Layout
         return (lower_columns_shared.lower(frame, body, schedule),)
     if schedule.parked:
         return (lower_shared.lower(frame, body, schedule),)
-    if schedule.resident and schedule.cluster > 1:
-        return (lower_cluster.lower(frame, body, schedule),)
     if schedule.resident:
-        return (lower_resident.lower(frame, body, schedule),)
+        return ((lower_cluster if schedule.cluster > 1 else lower_resident).lower(frame, body, schedule),)
     return (lower_reduce.lower(frame, body, schedule),)
 
 
@@ -202,10 +200,11 @@ class _Chooser(Pointwise):
             return None
         if not several and not (copies and self._indexed()):
             return None
-        streams = len(reuse_of(self.body).stages[0].raw)
+        loads = [f.dtype.bytes for f in reuse_of(self.body).stages[0].raw.values()]
         kept, weights = parking(self.body, copies).bytes_kept, self._fresh_streams()
         stored = any(stage.stores for stage in self.body.stages)
-        row = Row(length, kept, vector, streams, weights, self._state_registers(), stored, bool(copies))
+        states = self._state_registers()
+        row = Row(length, kept, vector, len(loads), sum(loads), weights, states, stored, bool(copies))
         if found := held_fit(row, fixed, self.device):
             return found
         found = fit(row, fixed, self.device) if fixed.lanes >= LONG_LANES else short_fit(row, fixed)

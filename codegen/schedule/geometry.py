@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from fuser.codegen.expand_collectives import fold_together
 from fuser.codegen.indices import IndexEmitter, TileLane
 from fuser.codegen.loops import Operand, Var
-from fuser.codegen.schedule.accumulate import Accumulator, Fold, State
+from fuser.codegen.schedule.accumulate import Accumulator, Fold, Halves, State
 from fuser.codegen.schedule.axes import Axis, count, split
 from fuser.codegen.schedule.body import Body
 from fuser.codegen.schedule.exchange import Exchange
 from fuser.codegen.schedule.frame import Frame
 from fuser.codegen.schedule.regroup import Regroup
+from fuser.codegen.scopes import fold_together
 from fuser.dtypes import BOOL
 from fuser.hostexpr import HostExpr, call, lit, sym
 from fuser.proofs import Ranges
@@ -163,7 +163,7 @@ class RowTeams:
         """Tiles in the thread, then over the team, then the thread's groups: lane numbers from the low bits up."""
         return self.over_team([a.fold for a in accumulators], [self.tiles(accumulators)])
 
-    def tiles(self, accumulators: Sequence[Accumulator]) -> list[Tiles]:
+    def tiles(self, accumulators: Sequence[Accumulator | Halves]) -> list[Tiles]:
         """Each accumulator's tiles folded in the thread: a state a group."""
         spans = [range(g * self.width, (g + 1) * self.width) for g in range(self.groups)]
         return [[a.folded(self.frame.builder, span) for span in spans] for a in accumulators]

@@ -14,13 +14,14 @@ from dataclasses import replace
 
 from fuser.codegen.builder import KernelBuilder
 from fuser.codegen.loops import ClusterArrive, ClusterWait, Kernel, Launch, Mailbox, Operand, Receive
+from fuser.codegen.program import Apply, Fetch
 from fuser.codegen.schedule.accumulate import Fold, State, folds_of
 from fuser.codegen.schedule.body import Body
 from fuser.codegen.schedule.frame import Frame
 from fuser.codegen.schedule.geometry import RowTeams
 from fuser.codegen.schedule.lower_reduce import Pass, Totals
 from fuser.codegen.schedule.lower_resident import ResidentStages, write_stages
-from fuser.dtypes import I32, DType
+from fuser.dtypes import BF16, F32, I32, DType
 from fuser.record import dataclass
 from fuser.schedule import CudaSchedule
 
@@ -116,6 +117,20 @@ class ClusterStages(ResidentStages):
         with b.otherwise():
             self._some_at_a_time(p, [replace(s, raw=dict(s.raw)) for s in slots])
         return None
+
+    def paired(self, folds: Sequence[Fold]) -> dict[Fold, Fetch]:
+        """Maxima of whole vectors of bf16, which nothing is done to but a cast."""
+        reuse, steps = self.reuse[self.current], self.body.stages[self.current].loop.steps
+        if self.element_guards or self.rows.width % 2:
+            return {}
+        found = dict[Fold, Fetch]()
+        for fold in folds:
+            cast = steps[fold.site.step]
+            if fold.row.name == "max" and fold.operand == F32 and isinstance(cast, Apply) and cast.op == "cast":
+                source = reuse.raw.get(cast.args[0])
+                if source is not None and source.dtype == BF16:
+                    found[fold] = source
+        return found
 
     def segment_number(self, turn: int) -> Operand:
         f = self.frame

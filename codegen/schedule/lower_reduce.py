@@ -15,8 +15,8 @@ from dataclasses import replace
 from fuser.codegen.evaluate import Lane
 from fuser.codegen.indices import IndexEmitter
 from fuser.codegen.loops import Kernel, Launch, Operand
-from fuser.codegen.program import Program
-from fuser.codegen.schedule.accumulate import Accumulator, Carry, Fold, State, folds_of, start
+from fuser.codegen.program import Fetch, Program
+from fuser.codegen.schedule.accumulate import Accumulator, Carry, Fold, Halves, State, folds_of, start
 from fuser.codegen.schedule.body import Body, StageBody
 from fuser.codegen.schedule.frame import Frame
 from fuser.codegen.schedule.geometry import ColumnTeams, Geometry, RowTeams
@@ -48,6 +48,7 @@ class Pass:
     single: Tile
     known: Sequence[Values]
     accumulators: tuple[Accumulator, ...] = ()
+    halves: tuple[tuple[Halves, Fetch], ...] = ()  # of the loads that they take elements of
 
 
 def segments_at_once(schedule: CudaSchedule) -> int:

@@ -14,7 +14,7 @@ from dataclasses import field, replace
 from fuser.codegen.indices import IndexEmitter
 from fuser.codegen.loops import Kernel, Launch, Operand, Var
 from fuser.codegen.program import Fetch
-from fuser.codegen.schedule.accumulate import Fold, start
+from fuser.codegen.schedule.accumulate import Accumulator, Fold, Halves, start, start_halves
 from fuser.codegen.schedule.body import Body, StageBody
 from fuser.codegen.schedule.frame import Frame
 from fuser.codegen.schedule.geometry import RowTeams
@@ -124,10 +124,12 @@ class ResidentStages(Stages):
         b, tiles = self.frame.builder, []
         for turn in range(self.turns):
             first = self.bounds(self.segment_number(turn))[0] if self.segments > 1 else self.frame.number(0)
-            starts = self.lane_starts(first)
-            accumulators = tuple(start(b, fold, starts) for fold in folds)
-            self._turn(replace(p, accumulators=accumulators), turn)
-            tiles.append(self.rows.tiles(accumulators))
+            starts, paired = self.lane_starts(first), self.paired(folds)
+            lanes = [start_halves(b, f, len(starts)) if f in paired else start(b, f, starts) for f in folds]
+            halves = tuple((a, paired[a.fold]) for a in lanes if isinstance(a, Halves))
+            accumulators = tuple(a for a in lanes if isinstance(a, Accumulator))
+            self._turn(replace(p, accumulators=accumulators, halves=halves), turn)
+            tiles.append(self.rows.tiles(lanes))
         return self.across(list(zip(folds, self.rows.over_team(folds, tiles), strict=True)))
 
     def _turn(self, p: Pass, turn: int) -> None:
@@ -144,6 +146,10 @@ class ResidentStages(Stages):
             self._load_slots(self.current, p.tile, some)
             for slot in some:
                 self._slot(p, slot)
+
+    def paired(self, folds: Sequence[Fold]) -> dict[Fold, Fetch]:
+        """The maxima that take their elements two a word, and the loads whose elements those are."""
+        return {}
 
     def segment_number(self, turn: int) -> Operand:
         """Which segment this block folds in a turn."""
@@ -183,5 +189,8 @@ class ResidentStages(Stages):
             out.append(tile.evaluate(j, slot.lanes[j], loads, self.results[0], p.known[0], first))
             for a in p.accumulators:
                 a.add(f.builder, slot.group * g.width + j, out[-1][a.fold.site.step], f.add(slot.position, j))
+        for pairs, fetch in p.halves:
+            for j in lanes[::2]:
+                pairs.add(f.builder, slot.group * g.width + j, *slot.raw[fetch][j : j + 2])
         tile.store(p.stage.stores, [slot.lanes[j] for j in lanes], out, g.valid)
         return out

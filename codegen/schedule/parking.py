@@ -85,13 +85,14 @@ class Fit:
 @dataclass(frozen=True)
 class Row:
     """A row by its numbers: elements, bytes an element that wait, elements a vector, streams that the first stage
-    reads, streams of weights that later stages read, registers of the largest stage's states, whether rows are stored,
-    whether asynchronous copies bring them."""
+    reads, bytes an element of them all, streams of weights that later stages read, registers of the largest stage's
+    states, whether rows are stored, whether asynchronous copies bring them."""
 
     length: int
     kept: int
     vector: int
     streams: int
+    loaded: int
     weights: int
     states: int
     stored: bool
@@ -129,7 +130,7 @@ class Row:
         if self.vector <= 4:
             return Fit(512, 1, 3, 4), 64 << 10
         if self.streams > 1:
-            return Fit(256, 1, 3, 2), 64 << 10
+            return Fit(512 if self.length * self.kept > 128 << 10 else 256, 1, 3, 2), 64 << 10
         if not self.weights and self.length * self.kept != 64 << 10:
             return Fit(512, 1, 3, 2), 64 << 10
         return Fit(512, 1, 2, 4 if self.states == 1 or not self.weights else 2), 64 << 10
@@ -147,13 +148,13 @@ def held_fit(row: Row, fixed: Order, device: Device) -> Fit | None:
     Shared memory reaches 87% of a copy where this reaches 97% (softmax of 131072 bf16 on H200): its loads and
     conditions cost instructions, of which there are few to spare. Two blocks of a row that is only read are better off
     there. Several streams of weights, or values worth keeping, would not fit beside."""
-    if not row.copies or row.vector <= 4 or row.streams > 1 or row.kept != 2 or row.weights > 1:
+    if not row.copies or row.vector <= 4 or row.streams > 1 or row.kept != 2 or row.weights > 2:
         return None
     threads, most = 256, min(device.cluster, fixed.segments)
     while threads < 512 and row.length > most * threads * HELD:
         threads *= 2
     cluster = row.length // (threads * HELD)
-    if not (2 if row.stored else 4) <= cluster <= most or fixed.lanes < threads * row.vector:
+    if not (2 if row.stored and row.weights < 2 else 4) <= cluster <= most or fixed.lanes < threads * row.vector:
         return None
     return Fit(threads, cluster, HELD_BLOCKS * 256 // threads, 1, True, ahead(row, device))
 
@@ -162,7 +163,7 @@ def ahead(row: Row, device: Device) -> int:
     """Rows between one and the row that its blocks ask for: what is on its way to the L2 keeps memory busy while the
     blocks of a cluster wait for each other (H200: 97 to 100% of a copy; 3 to 6 MiB on the way are best, at 16 the L2
     loses them). Rows that are only read keep it busy by themselves."""
-    return max(AHEAD * device.sms // (row.length * row.kept), 1) if row.stored else 0
+    return max(AHEAD * device.sms // (row.length * row.loaded), 1) if row.stored else 0
 
 
 def fit(row: Row, fixed: Order, device: Device) -> Fit | None:
@@ -178,4 +179,4 @@ def fit(row: Row, fixed: Order, device: Device) -> Fit | None:
     blocks = min(whole // (share + BESIDE), rule.blocks)
     if blocks == 0 or row.kept == 0 or fixed.lanes < rule.threads * row.vector:
         return None
-    return Fit(rule.threads, cluster, blocks, rule.unroll, ahead=ahead(row, device) if cluster > 1 else 0)
+    return Fit(rule.threads, cluster, blocks, rule.unroll, ahead=ahead(row, device))

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fuser.codegen.expand_collectives import fold_together
 from fuser.codegen.loops import Operand, Var
 from fuser.codegen.schedule.accumulate import Fold
 from fuser.codegen.schedule.exchange import bytes_needed
 from fuser.codegen.schedule.frame import Frame
+from fuser.codegen.scopes import fold_together
 from fuser.dtypes import DType
 
 WARP = 32

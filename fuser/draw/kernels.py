@@ -89,8 +89,13 @@ def _cuda(plan: Plan, k: PlannedKernel, s: CudaSchedule) -> str:
         waits = f", columns wait in the shared memory of {units.count(s.cluster, 'block')}" if s.parked else ""
         return f"{s.threads} threads, {vector}, {s.threads_per_row} threads/column{_order(s)}{waits}"
     if s.kind == "rows" and s.resident:
-        steps = max(s.capacity // (s.threads_per_row * s.vector), 1)
-        return f"{s.threads_per_row} threads/row, {steps} x {vector} each, row kept in registers"
+        steps = max(s.capacity // (s.threads_per_row * s.cluster * s.vector), 1)
+        where = "shared memory" if s.parked else "registers"
+        blocks = f" of {units.count(s.cluster, 'block')}" if s.cluster > 1 else ""
+        later = f", {units.count(s.ahead, 'row')} ahead asked for" if s.ahead else ""
+        return (
+            f"{s.threads_per_row * s.cluster} threads/row, {steps} x {vector} each, row kept in {where}{blocks}{later}"
+        )
     return f"{s.threads_per_row} threads/row, {s.unroll} x {vector} each{_order(s)}"
 
 

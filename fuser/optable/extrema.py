@@ -1,9 +1,9 @@
 """Rows that take the larger or smaller of values.
 
-In: nothing. Out: `maximum`/`minimum` (NaN wins), `fmax`/`fmin` (NaN loses), `clip`, and the helpers
-`max_num`, `min_num` for index arithmetic, `largest`, `smallest` for reductions. C's `fmaxf` and LLVM's `maxnum`
-drop NaN, so none of these is primitive for floats but the last two. For two zeros of different sign NumPy's answer
-differs by CPU and by position in the array; ours is the second operand, as NumPy's vector code has it on x86,
+In: nothing. Out: `maximum`/`minimum` (NaN wins), `fmax`/`fmin` (NaN loses), `clip`, and the helpers `max_num`,
+`min_num` for index arithmetic, `largest` (also of two bf16 a word), `smallest` for reductions. C's `fmaxf` and LLVM's
+`maxnum` drop NaN, so none of these is primitive for floats but the last ones. For two zeros of different sign NumPy's
+answer differs by CPU and by position in the array; ours is the second operand, as NumPy's vector code has it on x86,
 everywhere. Hence references written out rather than `np.maximum`. A reduction has no second operand: there 0.0 is
 above -0.0, which is IEEE 754-2019's maximum, one instruction on a GPU, and the same in any order.
 """
@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from fuser.dtypes import F32, I32, I64
+from fuser.dtypes import F32, I32, I64, U32
 from fuser.optable.base import Call, Cost, Intrinsic, Names, S, ScalarOp, Table
-from fuser.optable.rules import integers, numpy_rule, same
+from fuser.optable.rules import integers, numpy_rule, same, words
 
 Array = np.ndarray[Any, Any]
+_UPPER, _NAN = 0xFFFF0000, 0x7FFFFFFF  # bits of a word's upper half; the NaN that CUDA's instructions give
 
 
 def _chosen(takes_first: S, a: S, b: S) -> S:
@@ -65,6 +66,15 @@ def _smallest(a: S, b: S) -> S:
     return _chosen((a < b) | a.ne(a) | (a.eq(b) & ~_not_negative(a)), a, b)
 
 
+def _largest_halves(a: S, b: S) -> S:
+    def larger(x: S, y: S) -> S:
+        best = x.bits(F32).op("largest", y.bits(F32))
+        return best.ne(best).where(S(a.emit, a.emit.literal(_NAN, U32), U32), best.bits(U32))
+
+    high = larger(a & _UPPER, b & _UPPER) & _UPPER
+    return high | (larger(a << 16, b << 16) >> 16)
+
+
 def _fmax(a: S, b: S) -> S:
     return _chosen((a > b) | b.ne(b), a, b) if a.dtype.is_float else _maximum(a, b)
 
@@ -96,6 +106,16 @@ def _minimum_array(a: Array, b: Array) -> Array:
 
 def _largest_array(a: Array, b: Array) -> Array:
     return np.where((a > b) | (a != a) | ((a == b) & ~np.signbit(a)), a, b)
+
+
+def _largest_halves_array(a: Array, b: Array) -> Array:
+    def larger(x: Array, y: Array) -> Array:
+        best = _largest_array(x.astype(np.uint32).view(np.float32), y.astype(np.uint32).view(np.float32))
+        return np.where(np.isnan(best), np.uint32(_NAN), best.view(np.uint32))
+
+    a, b = np.atleast_1d(a, b)
+    high = larger(a & np.uint32(_UPPER), b & np.uint32(_UPPER)) & np.uint32(_UPPER)
+    return high | (larger(a << np.uint32(16), b << np.uint32(16)) >> np.uint32(16))
 
 
 def _smallest_array(a: Array, b: Array) -> Array:
@@ -170,6 +190,11 @@ ROWS = (
         name="largest", arity=2, hidden=True, rule=same(2, "f"), reference=_largest_array, exact=True, expand=_largest,
         cuda={"f32": Call("fuser_largest")}, llvm={"f": Intrinsic("maximum")},
         no_vjp="a helper of reductions", notes="NaN of either side wins; 0.0 is above -0.0",
+    ),
+    ScalarOp(
+        name="largest_bf16x2", arity=2, hidden=True, rule=words, reference=_largest_halves_array, exact=True,
+        expand=_largest_halves, cuda={"u32": Call("fuser_largest_bf16x2")}, continuous=False,
+        no_vjp="a helper of reductions", notes="`largest` of the lower and of the upper halves of two u32, bf16 each",
     ),
     ScalarOp(
         name="smallest", arity=2, hidden=True, rule=same(2, "f"), reference=_smallest_array, exact=True,

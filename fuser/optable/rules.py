@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from fuser.dtypes import BF16, BOOL, C64, C128, F32, F64, DType, find, promote
+from fuser.dtypes import BF16, BOOL, C64, C128, F32, F64, U32, DType, find, promote
 from fuser.optable.base import Operand, Resolution, Rule, is_complex
 
 # NEP 50 knows weak Python numbers; a Python bool is as strong as np.bool_.
@@ -170,6 +170,11 @@ def integers(operands: Sequence[Operand]) -> Resolution | None:
     if isinstance(first, DType) and first.is_integer and all(t == first for t in operands):
         return Resolution((first,) * len(operands), first)
     return None
+
+
+def words(operands: Sequence[Operand]) -> Resolution | None:
+    """Hidden helpers of packed words: two u32."""
+    return integers(operands) if all(t == U32 for t in operands) else None
 
 
 def fused(operands: Sequence[Operand]) -> Resolution | None:

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from fuser.codegen.expand_collectives import fold_together
 from fuser.codegen.loops import Alloc, Barrier, Collective, walk
 from fuser.codegen.schedule.regroup import LEAST_GROUPS
+from fuser.codegen.scopes import fold_together
 from fuser.dtypes import BF16, F32, DType
 from tests.codegen.corpus import Case
 from tests.codegen.test_schedule_long import chosen_for, sizes, under

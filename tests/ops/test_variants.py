@@ -16,7 +16,7 @@ from scipy import special
 
 import fuser
 from fuser.codegen.cuda.arithmetic import ARITHMETIC
-from fuser.dtypes import F32
+from fuser.dtypes import F32, U32
 from fuser.optable import table
 from fuser.optable.base import Call, ScalarOp
 from fuser.optable.evaluate import evaluate_expand, evaluate_scalar
@@ -197,6 +197,23 @@ def test_extremes_tell_zeros_apart_whatever_comes_first(name: str) -> None:
         assert np.signbit(got[0]) == np.signbit(winner)
     assert np.isnan(evaluate_scalar(row, np.float32(np.nan), np.float32(1), dtype=F32))
     assert np.isnan(evaluate_scalar(row, np.float32(1), np.float32(np.nan), dtype=F32))
+
+
+def test_a_word_of_two_halves_takes_the_larger_of_each() -> None:
+    special = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 3e38, -1e-40, 1e-40]
+    halves = np.array(special, np.float32).view(np.uint32) & 0xFFFF0000
+    a, b = (x.ravel() for x in np.meshgrid(halves, halves))
+    low_a, low_b = b[::-1] >> 16, a[::-1] >> 16
+    words = [(a | low_a).astype(np.uint32), (b | low_b).astype(np.uint32)]
+    row = table().scalar("largest_bf16x2")
+    got = evaluate_scalar(row, *words, dtype=U32)
+    np.testing.assert_array_equal(got, evaluate_expand(row, *words, dtype=U32, table=table()))
+    for part, (x, y) in ((got & 0xFFFF0000, (a, b)), (got << 16, (low_a << 16, low_b << 16))):
+        floats = [v.astype(np.uint32).view(np.float32) for v in (x, y)]
+        want = evaluate_scalar(table().scalar("largest"), *floats, dtype=F32)
+        np.testing.assert_array_equal(part.astype(np.uint32).view(np.float32), want)
+        zero = want == 0
+        np.testing.assert_array_equal(np.signbit(part.astype(np.uint32).view(np.float32))[zero], np.signbit(want[zero]))
 
 
 # -- through the front door ------------------------------------------------------------------------
