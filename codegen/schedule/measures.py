@@ -127,7 +127,7 @@ class Measures:
     def guards(self) -> bool:
         """Whether exact divisions are to share tests: where there are some, and arithmetic takes the device longer than
         half of what memory does. Elsewhere the registers that grouping takes cost more (adamw on H200)."""
-        steps = [s for p in self.body.programs for s in p.steps if isinstance(s, Apply)]
+        steps = [s for stage in self.body.stages for s in stage.loop.steps if isinstance(s, Apply)]
         if not any(s.dtype == F32 and getattr(table().rows[s.op], "near", False) for s in steps if s.loop is None):
             return False
         points = self._representative(self.body.rows * self.body.length)

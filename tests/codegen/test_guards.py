@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import fuser
 from fuser.codegen import guards
 from fuser.codegen.builder import KernelBuilder
 from fuser.codegen.cuda.printer import print_kernel
@@ -18,6 +19,7 @@ from fuser.codegen.verify import verify
 from fuser.dtypes import F32, F64, DType
 from fuser.optable import table
 from fuser.optable.base import Table
+from fuser.schedule import CudaSchedule
 
 THREADS = 64
 EDGES = [0.0, -0.0, 1.0, -3.0, 1e-30, 1e-38, 1e-45, 1e30, 3e38, np.inf, -np.inf, np.nan, 2.0**-100, 2.0**-101, 7.0]
@@ -153,3 +155,27 @@ def test_the_source_has_one_branch_for_all_lanes() -> None:
     source = print_kernel(expand(replace(lanes(4), guarded=True)))
     assert source.count("if (fails") == 2
     assert source.count("= fuser_divide_near(") == 8
+
+
+def nbody(position: Any) -> Any:
+    gap = position[None, :, :] - position[:, None, :]
+    squared = np.sum(gap * gap, axis=-1) + 1e-3
+    return np.sum(gap / (squared * np.sqrt(squared))[:, :, None], axis=1)
+
+
+def moments(x: Any) -> Any:
+    """Divides once a row, which is nothing beside the reads."""
+    return np.mean(x, axis=1), np.var(x, axis=1)
+
+
+@pytest.mark.parametrize(
+    ("program", "spec", "wanted"),
+    [
+        (nbody, "f32[32768, 3]", (True, 8)),
+        (moments, "f32[32768, 8192]", (False, 1)),
+        (lambda x: x / (np.sqrt(abs(x)) + 1), "f32[1048576]", (False, 1)),  # bound by memory
+    ],
+)
+def test_kernels_that_arithmetic_bounds_ask_for_groups(program: Any, spec: str, wanted: tuple[bool, int]) -> None:
+    found = fuser.compile(program).plan(spec, device="sm_90").schedules
+    assert [(s.guarded, s.min_blocks) for s in found if isinstance(s, CudaSchedule)] == [wanted]

@@ -65,3 +65,12 @@ def test_a_strip_that_spills_is_halved_and_then_given_up() -> None:
         seen.append((schedule.strip, schedule.vector))
     assert seen == [(2, 4), (1, 4), (1, 2), (1, 1)]
     assert np.all(np.diff([a * b for a, b in seen]) < 0)
+
+
+def test_grouped_divisions_that_spill_get_registers_and_are_then_given_up() -> None:
+    """In a loop the promise of many threads goes first; a pointwise kernel is no faster with groups but without it."""
+    loop = CudaSchedule("columns", 128, guarded=True, min_blocks=8)
+    assert cuda.retreat(loop) == replace(loop, min_blocks=1)
+    assert cuda.retreat(replace(loop, min_blocks=1)) == replace(loop, guarded=False, min_blocks=1)
+    flat = CudaSchedule("pointwise", 128, guarded=True, min_blocks=16)
+    assert cuda.retreat(flat) == replace(flat, guarded=False, min_blocks=1)
