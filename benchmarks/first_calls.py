@@ -32,7 +32,7 @@ def in_processes(ids: Sequence[str], command: Sequence[str], count: int) -> Seco
         running = []
         for k in range(min(count, len(ids))):
             out = Path(folder) / f"{k}.json"
-            share = ["--only", ",".join(ids[k::count]), "--out", str(out)]
+            share = ["--only", ",".join(_share(ids, k, count)), "--out", str(out)]
             environment = {**os.environ, "TORCHINDUCTOR_COMPILE_THREADS": "1"}
             arguments = [sys.executable, "-m", "benchmarks", *command, *share]
             running.append((out, subprocess.Popen(arguments, env=environment, stdout=subprocess.DEVNULL)))
@@ -42,6 +42,14 @@ def in_processes(ids: Sequence[str], command: Sequence[str], count: int) -> Seco
             if out.exists():
                 found.update(json.loads(out.read_text(encoding="utf-8")))
     return found
+
+
+def _share(ids: Sequence[str], k: int, count: int) -> list[str]:
+    """The rows of process `k`. Each starts at another part of the list: neighbours in it are alike, and the largest
+    together would not fit the device."""
+    mine = list(ids[k::count])
+    first = len(mine) * k // count
+    return mine[first:] + mine[:first]
 
 
 def measure(rows: Sequence[Workload], names: Sequence[str], device: str, out: Path) -> None:

@@ -230,6 +230,13 @@ def test_first_calls_made_beforehand_stand_for_those_from_caches() -> None:
     assert row["runs"] == {"fuser": {"first_call_s": 1.5, "us": 1.0}, "jax": {}}
 
 
+def test_processes_share_the_rows_and_start_apart() -> None:
+    ids = [f"R{k}" for k in range(40)]
+    shares = [first_calls._share(ids, k, 8) for k in range(8)]
+    assert sorted(sum(shares, [])) == sorted(ids)
+    assert [s[0] for s in shares][:4] == ["R0", "R1", "R10", "R11"]
+
+
 def test_rows_of_a_process_that_fails_are_left_out() -> None:
     assert first_calls.in_processes(["P01", "P02", "P03"], ["no-such-command"], 2) == {}
 
