@@ -1,0 +1,51 @@
+"""Rows of halves whose length no vector divides: few threads each, with the bits of any other number of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fuser
+from fuser import ops
+from fuser.codegen.schedule import cuda
+from fuser.dtypes import BF16
+from fuser.schedule import CudaSchedule
+from tests.simulate import Simulated
+
+
+def softmax(x: Any) -> Any:
+    return ops.softmax(x)
+
+
+def norm(x: Any) -> Any:
+    return ops.layer_norm(x, x[0], x[1])
+
+
+def schedule(program: Any, spec: str) -> CudaSchedule:
+    (kernel,) = fuser.compile(program).plan(spec, device="sm_90").kernels
+    assert isinstance(kernel.schedule, CudaSchedule)
+    return kernel.schedule
+
+
+@pytest.mark.parametrize(
+    ("n", "team"), [(33, 16), (127, 16), (257, 32), (1023, 64), (1025, 128), (2049, 128), (4097, 256), (12345, 512)]
+)
+def test_threads_a_row(n: int, team: int) -> None:
+    found = schedule(softmax, f"bf16[40000, {n}]")
+    assert (found.vector, found.threads_per_row) == (1, team)
+
+
+def test_wider_elements_and_whole_vectors_keep_their_own() -> None:
+    assert schedule(softmax, "f32[40000, 1023]").threads_per_row == 256
+    assert schedule(softmax, "bf16[40000, 1024]").threads_per_row == 32
+
+
+@pytest.mark.parametrize("program", [softmax, norm])
+@pytest.mark.parametrize("n", [65, 257, 1023, 1025])
+def test_the_number_of_threads_changes_no_bit(program: Any, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.random.default_rng(n).standard_normal((9, n)).astype(BF16.numpy)
+    got = Simulated(program)(x).tobytes()
+    monkeypatch.setattr(cuda._Chooser, "_lone_team", staticmethod(lambda team, length: team))
+    assert got == Simulated(program)(x).tobytes()
