@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fuser.codegen.evaluate import Lane
+from fuser.codegen.expand_collectives import commutes
 from fuser.codegen.indices import IndexEmitter
 from fuser.codegen.loops import Kernel, Launch, Operand
 from fuser.codegen.schedule.accumulate import State, assign, folds_of
@@ -93,12 +94,14 @@ class _Scan:
     def _butterfly(self, total: State, width: int, member: Operand) -> tuple[State, State]:
         """Exclusive prefix and total over `width` neighbouring threads, pairwise from the low bits."""
         f, b, prefix, bit = self.frame, self.frame.builder, self.identity, 1
+        symmetric = commutes(self.fold.row, list(total))  # both lanes of a pair then compute the same
         while bit < width:
             other: State = tuple(b.shuffle(v, bit) for v in total)
             low_bit = b.apply("bitwise_and", (member, f.number(bit)), f.index)
             upper = b.apply("not_equal", (low_bit, f.number(0)), BOOL)
             prefix = self.select(upper, self.combine(other, prefix), prefix)
-            total = self.select(upper, self.combine(other, total), self.combine(total, other))
+            both = self.combine(total, other)
+            total = both if symmetric else self.select(upper, self.combine(other, total), both)
             bit *= 2
         return prefix, total
 
