@@ -193,10 +193,12 @@ def test_several_devices() -> None:
         y = run(x)
         assert y.device.id == ordinal
         np.testing.assert_array_equal(y.get(), np.arange(1000) * 2 + 499500)
+    with cupy.cuda.Device(0):  # another library of the process may have made device 1 the current one
+        one = cupy.ones(3)
     with cupy.cuda.Device(1):
         other = cupy.ones(3)
     with pytest.raises(FuserError) as caught:
-        fuser.compile(lambda x, y: x + y)(cupy.ones(3), other)
+        fuser.compile(lambda x, y: x + y)(one, other)
     assert caught.value.slug == "mixed-devices"
 
 

@@ -233,7 +233,7 @@ def test_first_calls_made_beforehand_stand_for_those_from_caches() -> None:
 def test_processes_share_the_rows_and_start_apart() -> None:
     ids = [f"R{k}" for k in range(40)]
     shares = [first_calls._share(ids, k, 8) for k in range(8)]
-    assert sorted(sum(shares, [])) == sorted(ids)
+    assert sorted(i for share in shares for i in share) == sorted(ids)
     assert [s[0] for s in shares][:4] == ["R0", "R1", "R10", "R11"]
 
 
