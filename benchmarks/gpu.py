@@ -238,9 +238,10 @@ def _guarded(run: Record, step: Callable[[], None], key: str = "error") -> None:
 
 
 def _short(error: Exception) -> str:
+    """The first line of the message: later ones of some libraries name this machine's files."""
     where = traceback.extract_tb(error.__traceback__)[-1:]
     place = "".join(f" ({f.filename.rsplit('/', 1)[-1]}:{f.lineno})" for f in where)
-    return f"{type(error).__name__}: {str(error)[:300]}{place}"
+    return f"{type(error).__name__}: {str(error).partition(chr(10))[0][:300]}{place}"
 
 
 def line(row: Record) -> str:

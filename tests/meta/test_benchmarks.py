@@ -265,3 +265,9 @@ def test_other_orders_are_gone_afterwards() -> None:
         other = order.order(1 << 20, 4, "inner", "cuda")
     assert (other.lanes, other.segments) == (before.lanes // 2, before.segments * 2)
     assert order.order(1 << 20, 4, "inner", "cuda") == before
+
+
+def test_errors_are_recorded_without_the_files_of_the_machine() -> None:
+    from benchmarks import gpu
+
+    assert gpu._short(ValueError("no such kernel\nDuring: typing of /a/file.py")) == "ValueError: no such kernel"
