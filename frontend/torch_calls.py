@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fuser.construct import elementwise
+from fuser.construct.common import no_operand
 from fuser.dtypes import BOOL, C64, F32, I64, U8, DType, complex_of, find, promote, weak_kind
 from fuser.errors import ArgumentError, DTypeError, TraceError
 from fuser.frontend import advice, calls, protocols
@@ -87,7 +88,8 @@ def result_type(operands: Sequence[Any]) -> DType:
         else:
             kind = v.kind if isinstance(v, HostExpr | HostComplex) else weak_kind(v)
             if kind not in _DEFAULT:
-                raise DTypeError(f"a {type(v).__name__} is not an array or a number", "operand")
+                message, *notes = no_operand(v)
+                raise DTypeError(message, "operand", notes=notes)
             classes[2].append(_DEFAULT[kind])
     found: DType | None = None
     for group in classes:

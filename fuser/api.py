@@ -226,12 +226,20 @@ class _PythonSource:
         return _PythonSource(types.MethodType(self.fn, owner))
 
     def pickled(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        if isinstance(self.fn, types.MethodType):
+            return _method_source, (self.fn.__self__, self.fn.__name__)
         return _PythonSource, (self.fn,)
 
     def dim_names(self, leaf: str, rank: int) -> Sequence[str | None]:
         """Names from an annotation such as `x: "f32[n, d]"`."""
         annotation = getattr(self.fn, "__annotations__", {}).get(leaf)
         return dim_names_of(annotation, rank)
+
+
+def _method_source(owner: Any, name: str) -> Any:
+    """A pickled method again; where the class has it compiled, that is what its object gives by this name."""
+    found = getattr(owner, name)
+    return found._source if isinstance(found, Compiled) else _PythonSource(found)
 
 
 class _DslSource(Text):

@@ -100,6 +100,12 @@ def check_writes(graph: Graph, infos: Sequence[ArrayInfo], names: Sequence[str])
                 "read-only",
                 notes=["it is read-only, misaligned or of foreign byte order; pass a plain x.copy()"],
             )
+        if arrays.repeats(info):
+            raise ArgumentError(
+                f"`{names[position]}` is stored into and some of its elements are the same memory",
+                "overlap",
+                notes=["it is a broadcast or a sliding view; pass a plain x.copy()"],
+            )
         for other, neighbour in enumerate(infos):
             if other != position and arrays.share_memory(info, neighbour):
                 raise ArgumentError(

@@ -93,6 +93,11 @@ def looks_like_array(text: str) -> bool:
     return match is not None and match.group(1) in DTYPE_NAMES
 
 
+def meant_as_array(text: str) -> bool:
+    """Whether text is an array spec, or one with a mistake in it (`"f23[8]"`, `"f32[8, 4"`)."""
+    return looks_like_array(text) or re.match(r"\w+\[", text) is not None
+
+
 def _parse_dim(part: str, text: str) -> int | HostExpr:
     if part == "...":
         return sym(FRONT)

@@ -242,8 +242,9 @@ class Rows:
         return row.bound(**{self.variables[-1]: i}) if self.variables else row
 
     def runs_of(self, low: Operand, high: Operand) -> tuple[Operand, Operand]:
-        """The runs that a share touches: the first, and one past the last."""
-        walk, inner = self.walk, self.walk.operand(self.run_length)
+        """The runs that a share touches: the first, and one past the last; none where runs are empty."""
+        walk = self.walk
+        inner = walk.op("max_num", walk.operand(self.run_length), 1)  # an axis of no elements divides nothing
         last = walk.op("trunc_div", walk.op("add", high, walk.op("subtract", inner, 1)), inner)
         return walk.op("trunc_div", low, inner), last
 

@@ -68,8 +68,17 @@ def operand_of(b: Builder, value: Value) -> DType | WeakKind:
         return "complex"
     kind = weak_kind(value)
     if kind is None:
-        fail(b, DTypeError, f"a {type(value).__name__} is not an array or a number", "operand")
+        message, *notes = no_operand(value)
+        fail(b, DTypeError, message, "operand", *notes)
     return kind
+
+
+def no_operand(value: object) -> list[str]:
+    """What is wrong with a value that is neither an array nor a number, and the way out."""
+    if isinstance(value, tuple):
+        pair = "torch's max and min along an axis give (values, indices): np.max(x, axis) and x.amax(axis) give values"
+        return ["a tuple of results is not an array or a number", f"take one of them; {pair}"]
+    return [f"a {type(value).__name__} is not an array or a number"]
 
 
 def dtype_of(b: Builder, spelling: object) -> DType:

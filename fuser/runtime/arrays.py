@@ -91,7 +91,7 @@ def from_specs(tree: Any, sizes: Mapping[str, int] | None = None) -> Any:
         return {k: from_specs(v, sizes) for k, v in tree.items()}
     if isinstance(tree, (tuple, list)):
         return type(tree)(from_specs(v, sizes) for v in tree)
-    if isinstance(tree, str) and specs.looks_like_array(tree):
+    if isinstance(tree, str) and specs.meant_as_array(tree):
         tree = specs.parse(tree)
     if isinstance(tree, specs.ArraySpec):
         free = {s for d in tree.shape if not isinstance(d, int) for s in d.symbols}
@@ -104,6 +104,16 @@ def from_specs(tree: Any, sizes: Mapping[str, int] | None = None) -> Any:
 def overlaps(a: ArrayInfo, b: ArrayInfo) -> bool:
     """Whether two arrays' byte ranges meet (conservative: interleaved strided arrays count as overlapping)."""
     return a.place == b.place and a.extent[0] < b.extent[1] and b.extent[0] < a.extent[1]
+
+
+def repeats(a: ArrayInfo) -> bool:
+    """Whether two elements of an array may be the same memory: some step is no longer than what shorter steps reach."""
+    reach = 0
+    for step, length in sorted((abs(s), d) for d, s in zip(a.shape, a.strides, strict=True) if d > 1):
+        if step <= reach:
+            return 0 not in a.shape
+        reach += step * (length - 1)
+    return False
 
 
 def share_memory(a: ArrayInfo, b: ArrayInfo) -> bool:

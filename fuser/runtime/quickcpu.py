@@ -153,6 +153,8 @@ class CpuCall:
             arena[: self.arena.zeroed] = 0
             base = address(arena)
             table += [base + offset for offset in self.arena.offsets]
+        else:
+            table += [0] * len(self.arena.offsets)  # temporaries of no bytes
         env = places.numbers(args)
         for step, slots, packed, task in self._steps:
             if packed is None:

@@ -71,3 +71,17 @@ def test_blocks_of_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
     _chosen(monkeypatch, ahead=False)
     assert got.tobytes() == _results(program, x, y)[0].tobytes()
     np.testing.assert_allclose(got, program(x, y), rtol=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(3, 0), (0, 3), (0, 0)], ids=str)
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "i1"])
+def test_arrays_without_elements(dtype: str, shape: tuple[int, int]) -> None:
+    """Rows of no elements divide nothing: the number of rows in a share is not a quotient by zero."""
+    x, y = np.zeros(shape, dtype), np.zeros(shape[::-1], dtype)
+    for program in (lambda a, b: np.sum(a + b.T), lambda a, b: a.T.sum() + b.sum(), lambda a, b: (a * b.T).prod()):
+        run = fuser.compile(program)
+        run(np.ones((3, 4), dtype), np.ones((4, 3), dtype))  # memory that held something
+        for _ in range(3):
+            assert run(x, y) == program(x, y)
+    every = fuser.compile(lambda a, b: (a == b.T).all())
+    assert every(x, y)

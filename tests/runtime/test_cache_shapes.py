@@ -11,7 +11,7 @@ import pytest
 
 import fuser
 from fuser import kernels
-from fuser.errors import CompileForbidden
+from fuser.errors import ArgumentError, CompileForbidden
 from fuser.runtime import cache
 
 
@@ -118,6 +118,14 @@ def test_methods_read_their_objects_attributes() -> None:
         np.testing.assert_array_equal(two.apply(x), 3 + np.arange(4))
     one.scale, one.shift = 5.0, np.zeros(4)
     np.testing.assert_array_equal(one.apply(x), np.full(4, 5.0))
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(two.apply))(x), 3 + np.arange(4))
+
+
+@pytest.mark.parametrize("spec", ["f32[8192, 4096", "q8[3]"])
+def test_a_spec_with_a_mistake_is_named(spec: str) -> None:
+    with pytest.raises(ArgumentError, match="spec") as caught:
+        fuser.compile(softmax).plan(spec)
+    assert caught.value.slug == "spec"
 
 
 class Exporter:

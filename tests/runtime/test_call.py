@@ -279,3 +279,32 @@ def test_one_compiled_function_in_many_threads() -> None:
     for t in threads:
         t.join()
     assert not faults
+
+
+@pytest.mark.parametrize("shape", [(3, 0), (0, 3), (3, 4)], ids=str)
+def test_temporaries_of_no_bytes(shape: tuple[int, ...]) -> None:
+    """A second call and later ones, by whichever road."""
+    for program in (
+        lambda x: np.cumsum(x, axis=-1).sum(axis=-1),
+        lambda x: np.cumsum(x).sum(),
+        lambda x: np.cumsum(np.cumsum(x, -1) * 0.5, -1),
+    ):
+        run, x = fuser.compile(program), np.ones(shape)
+        for _ in range(12):
+            np.testing.assert_array_equal(run(x), program(x))
+
+
+def test_an_array_whose_elements_share_memory_is_not_stored_into() -> None:
+    def cleared(x: Any) -> Any:
+        x[1:] = 0
+        return x.sum()
+
+    run = fuser.compile(cleared)
+    assert run(np.ones(8)[::2]) == 1
+    for shape, strides in (((4,), (0,)), ((4, 3), (8, 8))):
+        with pytest.raises(ArgumentError) as caught:
+            run(np.lib.stride_tricks.as_strided(np.ones(9), shape, strides))
+        assert caught.value.slug == "overlap"
+    many = np.ones((6, 5))[::-2, ::2].T
+    fuser.compile(cleared)(many)
+    assert many.sum() == 3

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fuser
-from fuser.errors import GradientError, TraceError, UnsupportedError
+from fuser.errors import DTypeError, GradientError, TraceError, UnsupportedError
 
 torch = pytest.importorskip("torch")
 
@@ -75,3 +75,9 @@ def test_every_call_without_an_operator_is_listed() -> None:
         fuser.compile(lambda x: torch.sort(x)[0] + torch.fft.fft(x).real)(torch.ones(3))
     assert "torch.sort(x)" in str(caught.value)
     assert "torch.fft.fft(x)" in str(caught.value)
+
+
+def test_a_pair_where_an_array_is_wanted_says_what_to_write() -> None:
+    with pytest.raises(DTypeError, match="a tuple of results") as caught:
+        fuser.compile(lambda x: np.exp(x - x.max(axis=-1, keepdims=True)))(torch.ones(2, 3))
+    assert "x.amax(axis)" in caught.value.notes[0]
