@@ -12,7 +12,6 @@ from fuser.codegen.indices import IndexEmitter
 from fuser.codegen.loops import Operand
 from fuser.codegen.schedule.body import Body, StageBody
 from fuser.codegen.schedule.cpu_sweep import Sweep, Walk, crossing
-from fuser.dtypes import DType
 
 AHEAD_BYTES = 3 << 17  # of the arrays, on the stack of a thread and in its L2
 MOST_ROWS, LEAST_ROWS = 16, 4  # a cache line of 4-byte elements; fewer rows than these would not pay
@@ -45,14 +44,8 @@ class Ahead:
         self.last = runs[1]
         self.until = b.mutable("until", runs[0])  # runs before this one are there
         self.base = b.mutable("base", walk.operand(0))  # row of the first one that is
-        self.arrays = {k: b.alloc("ahead", self._dtype(k), self.height * self.pitch, "register") for k in self.steps}
-
-    @property
-    def steps(self) -> list[int]:
-        return crossing(self.loop, self.body.reduced[-2], self.body.reduced[-1])
-
-    def _dtype(self, step: int) -> DType:
-        return self.loop.fetch(step).dtype
+        size, steps = self.height * self.pitch, crossing_of(body, stage)
+        self.arrays = {k: b.alloc("ahead", self.loop.fetch(k).dtype, size, "register") for k in steps}
 
     def use(self, sweep: Sweep) -> None:
         """Let the stage's program read the copies."""

@@ -39,8 +39,13 @@ class Exchange:
 
 def lower(frame: Frame, body: Body, schedule: CudaSchedule) -> Kernel:
     """The kernel of a group of row reductions whose rows are held in the registers of a cluster."""
+    return lower_by(ClusterStages, frame, body, schedule)
+
+
+def lower_by(kind: type[ClusterStages], frame: Frame, body: Body, schedule: CudaSchedule) -> Kernel:
+    """The kernel whose stages a class of writers makes."""
     exchanges = open_exchanges(frame, body, schedule.cluster)
-    writer = ClusterStages(frame, body, schedule, RowTeams(frame, body, schedule))
+    writer = kind(frame, body, schedule, RowTeams(frame, body, schedule))
     writer.exchanges = exchanges
     writer.prefetch()
     write_stages(writer)

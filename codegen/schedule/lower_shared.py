@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import nullcontext
 
-from fuser.codegen.loops import Kernel, Launch, Operand
+from fuser.codegen.loops import Kernel, Operand
 from fuser.codegen.schedule.body import Body, StageBody
 from fuser.codegen.schedule.frame import Frame
 from fuser.codegen.schedule.geometry import RowTeams
-from fuser.codegen.schedule.lower_cluster import ClusterStages, open_exchanges
+from fuser.codegen.schedule.lower_cluster import ClusterStages, lower_by
 from fuser.codegen.schedule.lower_reduce import Pass
-from fuser.codegen.schedule.lower_resident import Slot, write_stages
+from fuser.codegen.schedule.lower_resident import Slot
 from fuser.codegen.schedule.parking import Key, copied, parking
 from fuser.record import dataclass
 from fuser.schedule import CudaSchedule
@@ -25,14 +25,7 @@ from fuser.schedule import CudaSchedule
 
 def lower(frame: Frame, body: Body, schedule: CudaSchedule) -> Kernel:
     """The kernel of a group of row reductions whose rows wait in shared memory."""
-    exchanges = open_exchanges(frame, body, schedule.cluster)
-    writer = ParkedStages(frame, body, schedule, RowTeams(frame, body, schedule))
-    writer.exchanges = exchanges
-    writer.prefetch()
-    write_stages(writer)
-    grid = RowTeams.grid(body, schedule)
-    launch = Launch((grid, 1), schedule.threads, schedule.min_blocks, cluster=schedule.cluster)
-    return frame.builder.finish(launch)
+    return lower_by(ParkedStages, frame, body, schedule)
 
 
 @dataclass(frozen=True)

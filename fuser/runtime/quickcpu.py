@@ -147,14 +147,12 @@ class CpuCall:
         places = self.places
         results = [args[places.out]] if places.out is not None else [make(*given) for make, given in self.makers]
         table = self._addresses(args, results)
-        arena = None
+        arena, base = None, 0
         if self.arena.nbytes:
             arena = empty((self.arena.nbytes,), _BYTE)
             arena[: self.arena.zeroed] = 0
             base = address(arena)
-            table += [base + offset for offset in self.arena.offsets]
-        else:
-            table += [0] * len(self.arena.offsets)  # temporaries of no bytes
+        table += [base + offset for offset in self.arena.offsets]  # temporaries of no bytes have places too
         env = places.numbers(args)
         for step, slots, packed, task in self._steps:
             if packed is None:
