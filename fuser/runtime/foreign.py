@@ -115,9 +115,22 @@ def view(value: Any) -> Any:
             return _host_view(value)
         if kind not in (_DLPACK_CUDA, _DLPACK_CUDA_MANAGED):
             return None
+    return _device_view(value)
+
+
+def _device_view(value: Any) -> Any:
+    """Through DLPack where it can, which makes this stream wait for the memory; a `__cuda_array_interface__` of
+    version 2, which is JAX's, says nothing of streams."""
     import cupy
 
-    return cupy.asarray(value) if hasattr(value, "__cuda_array_interface__") else cupy.from_dlpack(value)
+    if hasattr(value, "__dlpack__"):
+        try:
+            return cupy.from_dlpack(value)
+        except (BufferError, TypeError, RuntimeError):  # a dtype that DLPack lacks
+            if not hasattr(value, "__cuda_array_interface__"):
+                raise
+            getattr(value, "block_until_ready", bool)()
+    return cupy.asarray(value)
 
 
 def _host_view(value: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from types import ModuleType, SimpleNamespace
+from types import MappingProxyType, ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -130,6 +130,33 @@ def test_memory_of_others_is_kept_until_the_stream_is_done(monkeypatch: pytest.M
     events[1].done = events[2].done = True
     cuda.keep_until_done([])
     assert sorted(gone) == [0, 1, 2]
+
+
+class DeviceBox(Box):
+    """Of a GPU's memory, by both protocols."""
+
+    waited = 0
+    __cuda_array_interface__ = MappingProxyType({"version": 2})
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (2, 0)
+
+    def block_until_ready(self) -> None:
+        self.waited += 1
+
+
+def test_streams_are_ordered_before_memory_of_a_device_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(value: Any) -> Any:
+        raise BufferError("no such dtype")
+
+    box = DeviceBox(np.zeros(3))
+    library = SimpleNamespace(asarray=lambda value: "unordered", from_dlpack=lambda value: "ordered")
+    monkeypatch.setitem(sys.modules, "cupy", library)
+    assert foreign.view(box) == "ordered"
+    assert box.waited == 0
+    library.from_dlpack = refuses
+    assert foreign.view(box) == "unordered"
+    assert box.waited == 1  # so it may be
 
 
 # -- JAX -------------------------------------------------------------------------------------------------
