@@ -33,7 +33,7 @@ from fuser.runtime.quiet import collection_paused
 from fuser.source import Options, Source
 from fuser.specs import ArraySpec, Spec
 from fuser.toolchain import Toolchain
-from fuser.traces import Launchable, Traced, classify, launch_key, reduced_lengths, static_dims
+from fuser.traces import Launchable, Traced, classify, launch_key, may_store, reduced_lengths, static_dims
 
 if TYPE_CHECKING:
     from fuser.report import Report
@@ -91,11 +91,10 @@ class Compiled:
             return str(self.__qualname__)
         return _restored, (*self._source.pickled(), self._options, self._toolchain)
 
-    def __copy__(self) -> Compiled:
+    def __copy__(self, memo: Any = None) -> Compiled:
         return self
 
-    def __deepcopy__(self, memo: Any) -> Compiled:
-        return self
+    __deepcopy__ = __copy__
 
     @property
     def specializations(self) -> dict[str, str]:
@@ -121,8 +120,10 @@ class Compiled:
         if ticket is not None:
             if (known := roads.find(ticket)) is not None:
                 return known(ticket.flat)
-        elif out is None and (answer := foreign.call(self, args, kwargs)) is not NotImplemented:
-            return answer
+        elif out is None:
+            given = foreign.call(self, args, kwargs, may_store(self._traces))
+            if given is not NotImplemented:
+                return given
         return self._long_road(args, kwargs, out, ticket)
 
     def _long_road(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any, ticket: Ticket | None) -> Any:

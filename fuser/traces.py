@@ -48,6 +48,11 @@ class Traced:
         return all(env[k] == v for k, v in self.static.items()) and all(g.holds(env) for g in self.graph.guards)
 
 
+def may_store(traces: Mapping[Any, Sequence[Traced]]) -> bool:
+    """Whether a call might store into an argument, as far as a function's traces tell."""
+    return not traces or any(t.graph.effects for kept in traces.values() for t in kept)
+
+
 SMALL = 8  # elements of a reduction that `passes.unroll` writes out
 INDEX_32 = (1 << 31) - (1 << 27)  # kernels count a little past the last element before they stop
 

@@ -222,7 +222,7 @@ def _describe_foreign(value: Any, name: str, family: Family) -> ArrayInfo:
             f"`{name}` is a {type(value).__name__} on a device that fuser does not run on", "foreign-device"
         )
     known = _describe_numpy(view, name) if isinstance(view, np.ndarray) else _describe_cupy(view, name)
-    return replace(known, family=family)
+    return replace(known, family=family, writable=known.writable and family != foreign.IMMUTABLE)
 
 
 def _describe_torch(value: Any, name: str) -> ArrayInfo:

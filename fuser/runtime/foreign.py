@@ -17,6 +17,7 @@ import numpy as np
 from fuser import trees
 
 PREFIX = "foreign:"
+IMMUTABLE = "foreign:jax"  # a library whose arrays never change; CuPy's views of them know nothing of that
 _DLPACK_CPU, _DLPACK_CUDA, _DLPACK_CUDA_HOST, _DLPACK_CUDA_MANAGED = 1, 2, 3, 13
 _KNOWN = ("numpy", "cupy", "torch")  # libraries with roads of their own
 
@@ -59,10 +60,11 @@ def among(values: Iterable[Any]) -> str | None:
     return found
 
 
-def call(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+def call(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], storing: bool = False) -> Any:
     """`function(*args, **kwargs)` on views of the arrays of one foreign family, its answer in kind: so arrays of any
-    library take the roads of NumPy's and CuPy's. NotImplemented for other calls (see `among`), and where some array
-    cannot be viewed."""
+    library take the roads of NumPy's and CuPy's. NotImplemented for other calls (see `among`), where some array
+    cannot be viewed, and for a function that may store into arrays that must not change and whose views do not say so.
+    """
     family = among((*args, *kwargs.values()))
     if family is None:
         return NotImplemented
@@ -77,10 +79,11 @@ def call(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str,
         return looked
 
     views, named = [seen(value) for value in args], {name: seen(value) for name, value in kwargs.items()}
-    if id(None) in given:
+    on_device = any(not isinstance(looked, np.ndarray) for looked, _ in given.values())
+    if id(None) in given or (on_device and storing and family == IMMUTABLE):
         return NotImplemented
     answer = function(*views, **named)
-    if any(not isinstance(looked, np.ndarray) for looked, _ in given.values()):
+    if on_device:
         from fuser.runtime import cuda
 
         cuda.keep_until_done([array for _, array in given.values()])  # their library knows nothing of this stream

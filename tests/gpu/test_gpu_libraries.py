@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fuser
-from fuser.errors import GradientError, OutOfMemory
+from fuser.errors import FuserError, GradientError, OutOfMemory
 from tests import engines
 
 pytestmark = pytest.mark.gpu
@@ -133,3 +133,24 @@ def test_jax_and_fuser_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
         assert found.devices() == waste[0].devices()
         assert bool(jnp.all(found == (((3 * k - 1) * 2 + 1) * 3 - 1) * 2 + 1))
     assert "device_road" in repr(mine._roads.native)
+
+
+def test_arrays_of_jax_are_not_stored_into() -> None:
+    if reason := engines.why_no_cuda():
+        pytest.skip(reason)
+    jax = pytest.importorskip("jax", reason="JAX is not installed")
+    if jax.default_backend() not in ("gpu", "cuda"):
+        pytest.skip("this JAX has no GPU")
+
+    def step(x: Any) -> None:
+        x[...] = x + 1
+
+    import cupy
+
+    run, x = fuser.compile(step), jax.numpy.zeros(5)
+    with pytest.raises(FuserError, match="cannot be written"):
+        run(x)
+    settled(run, cupy.zeros(5))
+    with pytest.raises(FuserError, match="cannot be written"):
+        run(x)
+    assert not x.any()

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import fuser
+from fuser import traces
 from fuser.errors import FuserError
-from fuser.runtime import cuda, foreign
+from fuser.runtime import arrays, cuda, foreign
 
 MANY = 12  # calls of a kind until native code has taken over
 
@@ -157,6 +158,29 @@ def test_streams_are_ordered_before_memory_of_a_device_is_read(monkeypatch: pyte
     library.from_dlpack = refuses
     assert foreign.view(box) == "unordered"
     assert box.waited == 1  # so it may be
+
+
+def test_views_of_a_device_that_must_not_change_are_not_stored_into(monkeypatch: pytest.MonkeyPatch) -> None:
+    def step(x: Any) -> None:
+        x[...] = x + 1
+
+    view = SimpleNamespace(dtype=np.dtype("f4"), shape=(3,))
+    monkeypatch.setattr(foreign, "view", lambda value: view)
+    monkeypatch.setattr(foreign, "IMMUTABLE", "foreign:boxes")
+    called: list[Any] = []
+    assert foreign.call(called.append, (Box(0),), {}, True) is NotImplemented
+    assert called == []
+    monkeypatch.undo()
+    run = fuser.compile(step)
+    assert traces.may_store(run._traces)  # nothing is known yet
+    run(np.zeros(3))
+    assert traces.may_store(run._traces)
+    monkeypatch.setattr(Box, "__module__", "boxes")
+    monkeypatch.setattr(foreign, "IMMUTABLE", "foreign:boxes")
+    assert not arrays.describe(Box(np.zeros(3)), "x").writable
+    other = fuser.compile(lambda x: x + 1)
+    other(np.zeros(3))
+    assert not traces.may_store(other._traces)
 
 
 # -- JAX -------------------------------------------------------------------------------------------------
