@@ -1,4 +1,4 @@
-"""`python -m benchmarks gpu|cpu|calls|startup|counters|order|plans|planning|table|plot`: measure, and draw it.
+"""`python -m benchmarks gpu|cpu|calls|startup|counters|order|plans|planning|table|plot|publish`: measure, and draw it.
 
 In: the command line. Out: lines while it runs, a JSON file, markdown, SVG.
 """
@@ -192,7 +192,15 @@ def _table(given: argparse.Namespace) -> None:
 def _plot(given: argparse.Namespace) -> None:
     from benchmarks import plot
 
-    print(plot.draw(json.loads(given.results.read_text(encoding="utf-8")), given.out))
+    only = [o.strip() for o in given.only.split(",")] if given.only else []
+    print(plot.draw(json.loads(given.results.read_text(encoding="utf-8")), given.out, only))
+
+
+def _publish(given: argparse.Namespace) -> None:
+    from benchmarks.publish import publish
+
+    for path in publish(given.results, given.readme):
+        print(path)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -239,6 +247,12 @@ def parser() -> argparse.ArgumentParser:
     startup.add_argument("--out", type=Path, help="JSON file; benchmarks/results/ where left out")
     startup.set_defaults(run=_startup)
     _planner_commands(commands)
+    _result_commands(commands)
+    return top
+
+
+def _result_commands(commands: Any) -> None:
+    """Those that show what was measured."""
     table = commands.add_parser("table", help="markdown from results")
     table.add_argument("results", type=Path, nargs="+")
     table.add_argument("--only", help="beginnings of the ids of the rows to show")
@@ -246,9 +260,13 @@ def parser() -> argparse.ArgumentParser:
     table.set_defaults(run=_table)
     plot = commands.add_parser("plot", help="a picture from results")
     plot.add_argument("results", type=Path)
+    plot.add_argument("--only", help="beginnings of the ids of the rows to draw")
     plot.add_argument("--out", type=Path, help="SVG or PNG; beside the results where left out")
     plot.set_defaults(run=_plot)
-    return top
+    publish = commands.add_parser("publish", help="pictures and tables of the READMEs, from gpu.json and cpu.json")
+    publish.add_argument("--results", type=Path, default=RESULTS, help="their folder")
+    publish.add_argument("--readme", type=Path, default=RESULTS.parent.parent / "README.md")
+    publish.set_defaults(run=_publish)
 
 
 def _planner_commands(commands: Any) -> None:

@@ -14,6 +14,8 @@ from benchmarks.peers import BY_HAND
 from benchmarks.workloads import geometric_mean
 
 Record = dict[str, Any]
+MEMORY_BOUND = 0.05  # of a copy's speed
+MARGIN = 0.03  # what is nearer counts as equal
 BEGIN, END = "<!-- speed -->", "<!-- /speed -->"
 
 
@@ -37,8 +39,13 @@ def table(records: Sequence[Record], only: Sequence[str] = ()) -> str:
     return "\n\n".join(tables[r["kind"]](r, tuple(only)) for r in merged(records))
 
 
-def _shown(record: Record, only: tuple[str, ...]) -> list[Record]:
-    return [row for row in record["rows"] if not only or row["id"] in only or row["id"].startswith(only)]
+def shown(record: Record, only: tuple[str, ...]) -> list[Record]:
+    """The rows of the ids in `only` (or that begin so, where it is no id), in its order; all where it is empty."""
+    if not only:
+        return list(record["rows"])
+    ids = [row["id"] for row in record["rows"]]
+    wanted = dict.fromkeys(i for o in only for i in ([o] if o in ids else [i for i in ids if i.startswith(o)]))
+    return [record["rows"][ids.index(i)] for i in wanted]
 
 
 def timed(row: Record) -> dict[str, float]:
@@ -85,13 +92,13 @@ def gpu_table(record: Record, only: tuple[str, ...] = ()) -> str:
         "| workload | MB | fuser | kernels | GB/s | best peer | fuser is | torch.compile |",
         "|---|--:|--:|--:|--:|---|--:|--:|",
     ]
-    lines += [_gpu_line(row) for row in _shown(record, only)]
+    lines += [_gpu_line(row) for row in shown(record, only)]
     means = []
     for name in _peers(record):
         if found := speedups(record["rows"], name):
             means.append(f"{geometric_mean(found):.2f}x {name} ({len(found)} rows)")
     if means:
-        lines += ["", f"Geometric means: {', '.join(means)}."]
+        lines += ["", f"Geometric means: {', '.join(means)}.", "", behind(record["rows"])]
     return "\n".join(lines)
 
 
@@ -109,13 +116,36 @@ def _gpu_line(row: Record) -> str:
         return f"| {row['name']} | | failed: {str(row.get('error', run.get('error', '')))[:80]} | | | | | |"
     best = best_peer(row)
     compiled = timed(row).get("torch.compile")
-    share = f"{100 * row['copy_us'] / ours:.0f}%"
     kernels = str(run.get("launches", run.get("planned_kernels", "")))
-    peer = f"{best[0]} {100 * row['copy_us'] / best[1]:.0f}%" if best else ""
+    peer = f"{best[0]} {_speed(row, best[1])}" if best else ""
     ratio = f"{best[1] / ours:.2f}x" if best else ""
-    other = f"{100 * row['copy_us'] / compiled:.0f}%" if compiled else ""
+    other = _speed(row, compiled) if compiled else ""
     moved = f"{row['minimum'] / 1e6:.4g}"
-    return f"| {row['name']} | {moved} | {share} | {kernels} | {run['gbs']:.0f} | {peer} | {ratio} | {other} |"
+    return (
+        f"| {row['name']} | {moved} | {_speed(row, ours)} | {kernels} | {run['gbs']:.0f} | {peer} | {ratio} | {other} |"
+    )
+
+
+def counts_bytes(row: Record) -> bool:
+    """Whether a share of a copy says anything of a row: its time is memory's, not that of arithmetic."""
+    return bool(row["copy_us"] > MEMORY_BOUND * min(timed(row).values()))
+
+
+def _speed(row: Record, us: float) -> str:
+    return f"{100 * row['copy_us'] / us:.0f}%" if counts_bytes(row) else f"{us / 1e3:.2f} ms"
+
+
+def behind(rows: Sequence[Record]) -> str:
+    """The rows in which a peer is faster by more than `MARGIN`, in one sentence."""
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        ours, best = timed(row).get("fuser"), best_peer(row)
+        if ours and best and ours > best[1] * (1 + MARGIN):
+            found.setdefault(best[0], []).append(f"{row['name']} ({100 * (ours / best[1] - 1):.0f}%)")
+    if not found:
+        return f"No peer is faster by more than {100 * MARGIN:.0f}% in any row."
+    worst = "; ".join(f"{peer} in {', '.join(names)}" for peer, names in found.items())
+    return f"Faster than fuser by more than {100 * MARGIN:.0f}%: {worst}."
 
 
 def cpu_table(record: Record, only: tuple[str, ...] = ()) -> str:
@@ -130,7 +160,7 @@ def cpu_table(record: Record, only: tuple[str, ...] = ()) -> str:
         f"| workload | fuser | fuser out= | {' | '.join(peers)} | best peer |",
         f"|---|--:|--:|{'--:|' * len(peers)}--:|",
     ]
-    for row in _shown(record, only):
+    for row in shown(record, only):
         times = timed(row)
         cells = [f"{times[n] / 1e3:.3g}" if n in times else "" for n in ("fuser", "fuser out=", *peers)]
         best = best_peer(row)

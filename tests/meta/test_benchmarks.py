@@ -154,6 +154,40 @@ def test_the_table_shows_shares_peers_and_failures() -> None:
     assert "2.00x torch.compile (1 rows)" in text
 
 
+def test_the_table_says_who_is_faster_and_times_what_no_copy_bounds() -> None:
+    row = GPU_RECORD["rows"][0]  # type: ignore[index]
+    runs = {"fuser": {"us": 240.0, "gbs": 1.0, "launches": 1}, "jax": {"us": 200.0, "gbs": 1.0}}
+    slower, bound = {**row, "runs": runs}, {**row, "id": "P20", "name": "nbody", "copy_us": 1.0, "runs": runs}  # type: ignore[dict-item]
+    assert report.behind([slower]) == "Faster than fuser by more than 3%: jax in abs_sum (20%)."
+    assert report.behind([row]) == "No peer is faster by more than 3% in any row."
+    assert "| nbody | 1074 | 0.24 ms | 1 | 1 | jax 0.20 ms | 0.83x |" in report.table([{**GPU_RECORD, "rows": [bound]}])
+
+
+def test_rows_are_shown_in_the_order_asked_for() -> None:
+    record = {"rows": [{"id": i} for i in ("P01", "P03", "P03f", "A04-1", "A04-2")]}
+    assert [r["id"] for r in report.shown(record, ("A04", "P03", "P01"))] == ["A04-1", "A04-2", "P03", "P01"]
+    assert len(report.shown(record, ())) == 5
+
+
+def test_what_readers_see_is_written_from_the_results(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    from benchmarks.publish import publish
+
+    cpu = tmp_path / "cpu.json"
+    main(["cpu", "--only", "C10", "--divide", "8", "--peers", "fuser,numpy", "--quick", "--out", str(cpu)])
+    record = {**GPU_RECORD, "rows": GPU_RECORD["rows"][:1]}  # type: ignore[index]
+    (tmp_path / "gpu.json").write_text(json.dumps(record))
+    for readme in (tmp_path / "R.md", tmp_path / "README.md"):
+        readme.write_text("<!-- speed -->\n<!-- /speed -->\n")
+    written = publish(tmp_path, tmp_path / "R.md")
+    assert all(path.stat().st_size > 0 for path in written)
+    assert "abs_sum" in (tmp_path / "R.md").read_text()
+    assert "abs_sum" in (tmp_path / "gpu-short.svg").read_text()
+    before = (tmp_path / "gpu-short.svg").read_bytes()
+    publish(tmp_path, tmp_path / "R.md")
+    assert (tmp_path / "gpu-short.svg").read_bytes() == before  # the same file from the same record
+
+
 def test_later_results_join_earlier_ones() -> None:
     later = {**GPU_RECORD, "rows": [{**GPU_RECORD["rows"][0], "runs": {"jax": {"us": 200.0, "gbs": 1.0}}}]}  # type: ignore[index,dict-item]
     (both,) = report.merged([GPU_RECORD, later])
