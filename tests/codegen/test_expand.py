@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from fuser.codegen.builder import KernelBuilder
 from fuser.codegen.expand import expand
 from fuser.codegen.expand_collectives import commutes
-from fuser.codegen.loops import Barrier, Collective, Kernel, Launch, Let, Operand, Shuffle, Special, Var, walk
+from fuser.codegen.loops import Barrier, Collective, Kernel, Launch, Let, Shuffle, Special, Var, walk
 from fuser.codegen.simt import run
 from fuser.codegen.verify import verify
 from fuser.dtypes import BOOL, F32, F64, I32, I64, DType
@@ -24,6 +25,11 @@ Array = np.ndarray[Any, Any]
 TEAMS = [(2, 1), (8, 1), (32, 1), (64, 1), (256, 1), (2, 16), (4, 8), (8, 32), (4, 12), (16, 3), (64, 4), (128, 2)]
 
 
+def rounds(b: KernelBuilder, repeat: bool) -> AbstractContextManager[object]:
+    """Around a kernel's body: a loop that runs it twice, or nothing."""
+    return b.loop("round", 0, 2) if repeat else nullcontext()
+
+
 def exchange(reduction: str, dtype: DType, width: int, stride: int, threads: int, repeat: bool) -> Kernel:
     """Every thread lifts its element (index: its number), takes part in a collective, and stores its state."""
     row = table().reduction(reduction)
@@ -34,18 +40,12 @@ def exchange(reduction: str, dtype: DType, width: int, stride: int, threads: int
     thread = b.handle(b.special("thread"))
     i = b.handle(b.special("block")) * threads + thread
 
-    def body(round_: Operand) -> None:
+    with rounds(b, repeat):
         lifted = row.lift(b.handle(b.load(x, i.value)), thread.cast(I64))
         state = [b.mutable("state", s.value) for s in lifted]
         b.collective(reduction, dtype, state, width, stride)
         for out, s in zip(outs, state, strict=True):
             b.store(out, i.value, s)
-
-    if repeat:
-        with b.loop("round", 0, 2) as r:
-            body(r)
-    else:
-        body(b.literal(0, I32))
     return b.finish(Launch((2, 1), threads))
 
 
@@ -103,7 +103,7 @@ def grouped(reduction: str, width: int, groups: int, threads: int, repeat: bool)
     outs = [b.buffer(f"out{k}", t, "out", k + 1, threads) for k, t in enumerate(row.state(F32))]
     thread = b.handle(b.special("thread"))
 
-    def body() -> None:
+    with rounds(b, repeat):
         places = [thread + g * threads for g in range(groups)]
         numbers = [(p.op("trunc_rem", width) + g * width).cast(I64) for g, p in enumerate(places)]
         lifted = [row.lift(b.handle(b.load(x, p.value)), n) for p, n in zip(places, numbers, strict=True)]
@@ -111,12 +111,6 @@ def grouped(reduction: str, width: int, groups: int, threads: int, repeat: bool)
         b.collective(reduction, F32, state, width)
         for out, s in zip(outs, state, strict=False):
             b.store(out, thread.value, s)
-
-    if repeat:
-        with b.loop("round", 0, 2):
-            body()
-    else:
-        body()
     return b.finish(Launch((1, 1), threads))
 
 
@@ -261,18 +255,12 @@ def neighbours(widths: tuple[int, ...], repeat: bool, threads: int = 128) -> Ker
     outs = [b.buffer(f"out{k}", F32, "out", k + 1, threads) for k in range(len(widths))]
     thread = b.special("thread")
 
-    def body() -> None:
+    with rounds(b, repeat):
         states = [b.mutable("state", b.load(x, thread)) for _ in widths]
         for k, (state, width) in enumerate(zip(states, widths, strict=True)):
             b.collective(("sum", "max", "min")[k % 3], F32, [state], width)
         for out, state in zip(outs, states, strict=True):
             b.store(out, thread, state)
-
-    if repeat:
-        with b.loop("round", 0, 2):
-            body()
-    else:
-        body()
     return b.finish(Launch((1, 1), threads))
 
 
