@@ -17,14 +17,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from fuser import arguments, kernels, keys, marks, results
+from fuser import arguments, kernels, keys, planning, results
 from fuser import device as devices
 from fuser.arguments import Bound, Request
 from fuser.construct.common import NeedsStatic
 from fuser.device import Device
-from fuser.errors import ArgumentError, CheckFailed, CompileForbidden, DeviceError, FusionLost
+from fuser.errors import ArgumentError, CheckFailed, CompileForbidden, DeviceError
 from fuser.hostexpr import HostExpr, is_scalar_symbol
-from fuser.keys import SizeClass
 from fuser.plan import Plan
 from fuser.quick import Roads, Ticket
 from fuser.runtime import arrays, call, foreign
@@ -157,7 +156,7 @@ class Compiled:
         key = (launch_key(bound, traced, captured), device.name)
         kept = traced.launches.get(key)
         if kept is None:
-            program = self._bind_plan(self._plan_for(bound, traced, device), bound, captured)
+            program = self._bind_plan(self._plan_for(bound, traced, device, to_run=True), bound, captured)
             if len(traced.launches) >= LAUNCHES:
                 traced.launches.clear()
             kept = traced.launches[key] = Launchable(program, bound.family, bound.place)
@@ -167,7 +166,7 @@ class Compiled:
         """A plan's kernels, compiled, bound to the call's shapes."""
         with self._lock:  # one thread compiles; the others find its kernels
             try:
-                steps = tuple(zip(plan.groups, plan.built, strict=True))
+                steps = tuple(zip(plan.groups, plan.launches, strict=True))
             except CompileForbidden as error:
                 error.with_context(notes=[f"the call: {self.__name__}({_spec_texts(bound)}), for {plan.device.name}"])
                 raise
@@ -250,36 +249,31 @@ class Compiled:
             return _place_device(place if place.kind == "cuda" else Place("cuda"))
         return devices.find(name)
 
-    def _plan_for(self, bound: Bound, traced: Traced, device: Device) -> Plan:
+    def _plan_for(self, bound: Bound, traced: Traced, device: Device, to_run: bool = False) -> Plan:
         size_class = classify(bound, traced)
         key = (size_class, device.name)
         plan = traced.plans.get(key)
         if plan is None:
             with self._lock:
-                plan = traced.plans.get(key) or self._make_plan(traced, size_class, device, bound.env)
-                traced.plans[key] = plan
-        return plan
-
-    def _make_plan(self, traced: Traced, size_class: SizeClass, device: Device, env: Mapping[str, Any]) -> Plan:
-        tools, sizes = self._toolchain(), {**env, **size_class.representative}
-        contiguous = [k for k, layout in enumerate(size_class.layouts) if layout == "c"]
-        groups, decisions = tools.plan_groups(
-            traced.graph, size_class.representative, device, contiguous=contiguous, in_place=not size_class.overlap
-        )
-        head, graphs = str(self._signature), self._options.cuda_graph
-        plan = Plan(traced.graph, groups, decisions, size_class, sizes, device, tools, head, cuda_graph=graphs)
-        marks.check(plan)
-        if (limit := self._options.expect_kernels) is not None and len(groups) > limit:
-            raise _fusion_lost(self.__name__, plan, limit)
+                plan = traced.plans.get(key)
+                if plan is None:
+                    head, tools = str(self._signature), self._toolchain()
+                    known = (traced, size_class, device, bound.env, self._options, head, tools)
+                    plan = traced.plans[key] = planning.make(*known, to_run=to_run)
         return plan
 
     def plan(self, *args: Any, device: str | None = None, **kwargs: Any) -> Plan:
         """The plan for arrays or specs such as `"f32[n, 4096]"`; `device` "cpu", "cuda" or "sm_90" (no GPU needed)."""
+        return self._plan_of(args, kwargs, device)
+
+    def _plan_of(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], device: str | None, to_run: bool = False
+    ) -> Plan:
         args, kwargs = arrays.from_specs(args), arrays.from_specs(kwargs)
         bound, traced = self._trace(args, kwargs)
         name = device or self._options.device
         place_device = self._resolve(name, bound.place) if name else self._device_of(bound)
-        plan = self._plan_for(bound, traced, place_device)
+        plan = self._plan_for(bound, traced, place_device, to_run)
         return replace(plan, sizes={**plan.sizes, **bound.env})
 
     def report(self, *args: Any, samples: int = 20, **kwargs: Any) -> Report:
@@ -293,9 +287,9 @@ class Compiled:
         """Plan and compile ahead for arrays or specs such as `"f32[8192, 4096]"`, so that a call (here, or through
         the disk cache in another process) finds its kernels; returns the plan. Sizes count by their power-of-two
         bucket."""
-        plan = self.plan(*specs, device=device, **kwargs)
+        plan = self._plan_of(specs, kwargs, device, to_run=True)
         with self._lock:
-            plan.built  # noqa: B018 - compiles
+            plan.launches  # noqa: B018 - compiles
         return plan
 
     def tune(self, *args: Any, say: Callable[[Trial], None] | None = None, **kwargs: Any) -> Tuned:
@@ -407,12 +401,6 @@ def _place_device(place: Place) -> Device:
     from fuser.runtime import cuda
 
     return devices.find(cuda.architecture(place.ordinal))
-
-
-def _fusion_lost(name: str, plan: Plan, limit: int) -> FusionLost:
-    apart = [d for d in plan.decisions if d.verdict == "apart"]
-    notes = [f"{plan.names[d.producer]} -> {plan.names[d.consumer]}: {d.text}" for d in apart[:4]]
-    return FusionLost(f"`{name}` plans {len(plan.groups)} kernels, expect_kernels={limit}", "fusion-lost", notes=notes)
 
 
 def check_failed(message: str, notes: Sequence[str]) -> CheckFailed:

@@ -30,7 +30,7 @@ class Compiler:
 
     compile: Callable[[KernelLike], Built]
     parts: Callable[[Built], tuple[Mapping[str, bytes], Mapping[str, Any]]]
-    restore: Callable[[KernelLike, disk.Entry], Built | None]
+    restore: Callable[[Any, disk.Entry], Built | None]
 
 
 class _Memory:
@@ -79,12 +79,7 @@ def build(kernel: Any, facts: tuple[object, ...], compiler: Compiler) -> Built:
     CompileForbidden where it would have to be compiled and FUSER_COMPILE=never.
     """
     key = disk.key_of(*facts, repr(replace(kernel, launch=replace(kernel.launch, grid=(), grain=0))))
-    built = memory().get(key)
-    if built is not None:
-        return replace(built, kernel=kernel)
-    store = disk.store()
-    entry = store.load(key)
-    built = compiler.restore(kernel, entry) if entry is not None else None
+    built = recall(key, kernel, compiler.restore)
     if built is None:
         if settings().compile.lower() == "never":
             raise CompileForbidden(
@@ -96,9 +91,23 @@ def build(kernel: Any, facts: tuple[object, ...], compiler: Compiler) -> Built:
         built = compiler.compile(kernel)
         memory().seconds += time.perf_counter() - start
         memory().compiled += 1
-        store.save(key, *compiler.parts(built))
-    memory().put(key, built)
+        disk.store().save(key, *compiler.parts(built))
+        built = replace(built, key=key)
+        memory().put(key, built)
     return built
+
+
+def recall(key: str, kernel: Any, restore: Callable[[Any, disk.Entry], Built | None]) -> Built | None:
+    """The kernel that was compiled under a key, here or by another process."""
+    built = memory().get(key)
+    if built is None:
+        entry = disk.store().load(key)
+        built = restore(kernel, entry) if entry is not None else None
+        if built is None:
+            return None
+        built = replace(built, key=key)
+        memory().put(key, built)
+    return replace(built, kernel=kernel)
 
 
 def forget() -> None:

@@ -12,7 +12,7 @@ from functools import cached_property
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from fuser import accounting, building, dumps, progress
+from fuser import accounting, building, dumps, planrecord, progress
 from fuser.decision import Decision
 from fuser.device import Device
 from fuser.errors import NameResolutionError
@@ -74,6 +74,8 @@ class Plan:
 
     sizes: the dims that byte counts and times are computed for (those of the call, or representatives). tuned: measured
     schedules, by position of the group, instead of the formula's. cuda_graph: its launches are to be replayed as one.
+    record: the key that it is kept under in the disk cache (empty: it is not). recorded: its kernels as another process
+    left them there, ready to be launched but without loops.
     """
 
     graph: Graph
@@ -86,6 +88,8 @@ class Plan:
     header: str = ""
     tuned: Mapping[int, Schedule] = field(default_factory=dict)
     cuda_graph: bool = False
+    record: str = ""
+    recorded: tuple[tuple[Built, ...], ...] | None = field(default=None, repr=False)
 
     @cached_property
     def names(self) -> Names:
@@ -118,6 +122,18 @@ class Plan:
     def built(self) -> tuple[tuple[Built, ...], ...]:
         """Compiled kernels of each group; none for a library call."""
         return tuple(() if c is None else c.built for c in self.compiled)
+
+    @cached_property
+    def launches(self) -> tuple[tuple[Built, ...], ...]:
+        """What is launched for each group: kernels of an earlier process where a record has them, else compiled now and
+        recorded."""
+        if self.tuned:
+            return self.built
+        if self.recorded is not None:
+            return self.recorded
+        if self.record:
+            planrecord.save(self.record, self)
+        return self.built
 
     @property
     def replans(self) -> tuple[Decision, ...]:

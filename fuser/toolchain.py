@@ -6,7 +6,7 @@ so that they need import none of those packages.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from fuser.record import dataclass
@@ -54,7 +54,9 @@ class KernelLike(Protocol):
     @property
     def name(self) -> str: ...
     @property
-    def buffers(self) -> tuple[BufferLike, ...]: ...
+    def target(self) -> str: ...
+    @property
+    def buffers(self) -> Sequence[BufferLike]: ...
     @property
     def scalars(self) -> tuple[Any, ...]: ...
     @property
@@ -65,13 +67,14 @@ class KernelLike(Protocol):
 class Built:
     """A compiled kernel: its description, what the compiler said, how to see it, and what runs it.
 
-    `binary` is a cubin for CUDA, a native kernel for the CPU.
+    `binary` is a cubin for CUDA, a native kernel for the CPU. key: where the disk cache has it; empty where it has not.
     """
 
     kernel: KernelLike
     binary: Any
     resources: Resources
     source: Callable[[], str]
+    key: str = ""
 
 
 @dataclass(frozen=True)
@@ -89,3 +92,5 @@ class Toolchain:
     estimate: Callable[..., Mapping[str, float]]  # (graph, group, schedule, sizes, device): predicted numbers
     show: Callable[[Built], Mapping[str, str]]  # all that can be read of a kernel, by the end of a file's name
     machine: Callable[[Device], str]  # the model that measurements on a device hold for
+    facts: Callable[[Device], tuple[object, ...]]  # what plans and kernels depend on beside the program and the device
+    take_up: Callable[[Any], Built | None]  # a kernel compiled before, by its record (`planrecord.Kernel`)

@@ -7,6 +7,7 @@ about compilers.
 
 from __future__ import annotations
 
+import os
 import sys
 import zlib
 from collections.abc import Mapping
@@ -14,9 +15,14 @@ from dataclasses import asdict
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+import fuser
 from fuser import kernels
 from fuser.errors import DeviceError
+from fuser.planrecord import Kernel
 from fuser.runtime import cache as cache_files
+from fuser.runtime import sources
 from fuser.runtime.quiet import collection_paused
 from fuser.toolchain import Built, Resources, Toolchain
 
@@ -27,17 +33,24 @@ if TYPE_CHECKING:
 
 @cache
 def load() -> None:
-    """Import what a first call needs, so that `fuser.compile` takes that time and not the call."""
+    """Import what a first call needs, so that `fuser.compile` takes that time and not the call. Where the disk cache
+    holds something, that is what traces a program: its plan may be there, and then nothing plans or compiles it."""
     with collection_paused():
-        toolchain()
-        from fuser.codegen import expand, verify  # noqa: F401
-        from fuser.codegen.schedule import lengths  # noqa: F401
         from fuser.frontend import capture, trace, watch  # noqa: F401
         from fuser.optable import table
-        from fuser.passes import fuse  # noqa: F401
+        from fuser.passes import pipeline  # noqa: F401
 
         table()
-        if "cupy" in sys.modules:  # arrays of the CPU may come all the same, and wait for LLVM then
+        on_cuda = "cupy" in sys.modules  # arrays of the CPU may come all the same, and wait for LLVM then
+        if not on_cuda:
+            from fuser.codegen.llvm import link  # noqa: F401
+        if not cache_files.store().is_empty():
+            return
+        from fuser.codegen import expand, verify  # noqa: F401
+        from fuser.codegen.schedule import lengths  # noqa: F401
+        from fuser.passes import fuse  # noqa: F401
+
+        if on_cuda:
             from fuser.codegen.cuda import nvrtc, printer  # noqa: F401
             from fuser.codegen.schedule import cuda, lower_pointwise, lower_reduce  # noqa: F401
         else:
@@ -47,22 +60,39 @@ def load() -> None:
 
 @cache
 def toolchain() -> Toolchain:
-    """The packages behind the core, imported now."""
-    from fuser.codegen import schedule
-    from fuser.passes import cost, pipeline
-
+    """The packages behind the core, each imported by the first use of it."""
     return Toolchain(
-        prepare=pipeline.prepare,
+        prepare=_prepare,
         plan_groups=_plan_groups,
-        choose=schedule.choose,
-        lower=schedule.lower,
+        choose=lambda *known: _schedules().choose(*known),
+        lower=lambda *known: _schedules().lower(*known),
         build=_build,
-        retreat=schedule.retreat,
-        neighbours=schedule.neighbours,
-        estimate=cost.estimate,
+        retreat=lambda schedule: _schedules().retreat(schedule),
+        neighbours=lambda schedule: _schedules().neighbours(schedule),
+        estimate=_estimate,
         show=_show,
         machine=_machine,
+        facts=_facts,
+        take_up=_take_up,
     )
+
+
+def _prepare(graph: Graph, **options: Any) -> Graph:
+    from fuser.passes import pipeline
+
+    return pipeline.prepare(graph, **options)
+
+
+def _schedules() -> Any:
+    from fuser.codegen import schedule
+
+    return schedule
+
+
+def _estimate(*known: Any) -> Mapping[str, float]:
+    from fuser.passes import cost
+
+    return cost.estimate(*known)
 
 
 def _plan_groups(graph: Graph, sizes: Mapping[str, int], device: Device, **options: Any) -> Any:
@@ -98,20 +128,39 @@ def _machine(device: Device) -> str:
 def _build(kernel: Any, device: Device) -> Built:
     """A compiled kernel for a device: found by content, or expanded, verified and given to LLVM or NVRTC."""
     if kernel.target == "cpu":
+        return kernels.build(kernel, (*_compiler(device), _sources()), _CPU)
+    try:
+        facts = _compiler(device)
+    except DeviceError as missing:
+        return _uncompiled(kernel, missing)
+    compiler = kernels.Compiler(lambda k: _compile_cuda(k, device), _cuda_parts, _restore_cuda)
+    return kernels.build(kernel, (*facts, _sources()), compiler)
+
+
+def _compiler(device: Device) -> tuple[object, ...]:
+    """What makes binaries for a device: the machine or architecture, the compiler's version, its options. DeviceError
+    where there is no NVRTC."""
+    if device.kind == "cpu":
         from fuser.codegen.llvm.host import compiler_version, host
 
         machine = host()
-        facts: tuple[object, ...] = ("cpu", machine.triple, machine.cpu, machine.features, compiler_version())
-        return kernels.build(kernel, (*facts, _sources()), _CPU)
+        return "cpu", machine.triple, machine.cpu, machine.features, compiler_version()
     from fuser.codegen.cuda import nvrtc
 
-    try:
-        version = nvrtc.version()
-    except DeviceError as missing:
-        return _uncompiled(kernel, missing)
-    facts = ("cuda", device.name, version, nvrtc.options(device.name), _sources())
-    compiler = kernels.Compiler(lambda k: _compile_cuda(k, device), _cuda_parts, _restore_cuda)
-    return kernels.build(kernel, facts, compiler)
+    return "cuda", device.name, nvrtc.version(), nvrtc.options(device.name)
+
+
+def _facts(device: Device) -> tuple[object, ...]:
+    """What plans and their kernels depend on beside the program and the device's numbers."""
+    from fuser import codegen, frontend, passes
+
+    everything = sources.fingerprint(fuser.__path__[0], *codegen.__path__, *frontend.__path__, *passes.__path__)
+    facts = (*_compiler(device), everything, _own_rows(), np.__version__, sys.version_info[:2])
+    if device.kind == "cpu":
+        from fuser.codegen.llvm.host import cache_bytes
+
+        return *facts, cache_bytes()
+    return facts
 
 
 @cache
@@ -119,7 +168,25 @@ def _sources() -> str:
     """The version of the code that makes kernels."""
     from fuser import codegen, optable
 
-    return cache_files.code_fingerprint(*codegen.__path__, *optable.__path__)
+    return cache_files.code_fingerprint(*codegen.__path__, *optable.__path__) + _own_rows()
+
+
+def _own_rows() -> str:
+    """Empty, unless someone added rows to the operator table: no file of fuser's says what those mean, so that what is
+    made with them is found by this process only."""
+    from fuser.optable import table
+
+    return _this_process() if table().extended else ""
+
+
+@cache
+def _this_process() -> str:
+    return os.urandom(16).hex()
+
+
+def _take_up(kernel: Any) -> Built | None:
+    """The binary of a plan record's kernel, if it is still there."""
+    return kernels.recall(kernel.key, kernel, _restore_cpu if kernel.target == "cpu" else _restore_cuda)
 
 
 def _expanded(kernel: Any) -> Any:
@@ -143,9 +210,9 @@ def _cpu_parts(built: Built) -> tuple[Mapping[str, bytes], Mapping[str, Any]]:
 
 
 def _restore_cpu(kernel: Any, entry: cache_files.Entry) -> Built:
-    from fuser.codegen.llvm import jit
+    from fuser.codegen.llvm import link
 
-    native = jit.load(kernel.name, zlib.decompress(entry.parts["ir"]).decode(), entry.parts["code"])
+    native = link.load(kernel.name, zlib.decompress(entry.parts["ir"]).decode(), entry.parts["code"])
     return Built(kernel, native, Resources(), lambda: str(native.ir))
 
 
@@ -173,6 +240,8 @@ def _compile_cuda(kernel: Any, device: Device) -> Built:
 
 def _launch_extras(kernel: Any) -> tuple[int, int]:
     """Bytes of dynamic shared memory, blocks a cluster."""
+    if isinstance(kernel, Kernel):
+        return kernel.shared, kernel.launch.cluster
     from fuser.codegen.storage import dynamic_shared
 
     return sum(size for _, size in dynamic_shared(kernel.body).values()), kernel.launch.cluster

@@ -20,6 +20,7 @@ def table() -> Table:
 
     built = Table()
     rows.register_all(built)
+    built.built_in = len(built.rows)
     return built
 
 

@@ -339,7 +339,13 @@ class Table:
 
     def __init__(self) -> None:
         self.rows: dict[str, Row] = {}
+        self.built_in = 0  # how many of them are fuser's own
         self._spelled: dict[tuple[str, str], Row] = {}
+
+    @property
+    def extended(self) -> bool:
+        """Whether there are rows from outside of fuser."""
+        return len(self.rows) > self.built_in
 
     def register(self, row: Row) -> Row:
         """Add a row; a name may be declared once. Out-of-tree rows come in through this too."""

@@ -101,6 +101,14 @@ class Store:
         self._writes += 1
         return True
 
+    def is_empty(self) -> bool:
+        """Whether nothing was ever stored in any folder."""
+        for folder in self.folders:
+            with suppress(OSError), os.scandir(folder) as found:
+                if next(found, None) is not None:
+                    return False
+        return True
+
     def entries(self, number: int = 0) -> Iterator[tuple[Path, os.stat_result]]:
         """All entries of a folder (the first is the one written to)."""
         for folder in self.folders[number : number + 1]:

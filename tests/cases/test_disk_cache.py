@@ -24,7 +24,10 @@ if len(sys.argv) > 1:  # a barrier: wait until all are here
     sys.stdin.readline()
 F = fuser.compile(f)
 close = bool(np.allclose(F(x), f(x), rtol=1e-12) and np.allclose(F(x), f(x), rtol=1e-12))
-print(json.dumps({"close": close, "compiled": kernels.compiled_count(), "problem": cache.store().problem}))
+planned = "fuser.passes.fuse" in sys.modules or "fuser.codegen.schedule" in sys.modules
+print(json.dumps(
+    {"close": close, "compiled": kernels.compiled_count(), "planned": planned, "problem": cache.store().problem}
+))
 """
 
 
@@ -56,9 +59,14 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_second_process_compiles_nothing(filled: Path) -> None:
-    assert files(filled)
-    assert finish(start(filled))["compiled"] == 0
+def is_plan(path: Path) -> bool:
+    return b'"decisions"' in path.read_bytes()[:500]
+
+
+def test_a_second_process_neither_plans_nor_compiles(filled: Path) -> None:
+    assert sum(map(is_plan, files(filled))) == 1
+    found = finish(start(filled))
+    assert (found["compiled"], found["planned"]) == (0, False)
 
 
 def test_eight_processes_at_once_with_an_empty_cache(tmp_path: Path) -> None:
@@ -74,17 +82,47 @@ def test_eight_processes_at_once_with_an_empty_cache(tmp_path: Path) -> None:
     for process in running:
         assert finish(process)["problem"] == ""
     assert not list(folder.glob("??/*.tmp"))
-    assert finish(start(folder))["compiled"] == 0
+    found = finish(start(folder))
+    assert (found["compiled"], found["planned"]) == (0, False)
 
 
-@pytest.mark.parametrize("damage", ["empty", "half", "noise"])
-def test_damaged_entries_are_compiled_again_and_replaced(filled: Path, damage: str) -> None:
+def damaged(whole: bytes, how: str) -> bytes:
+    """What is left of a file: nothing, its first half, noise, or all of it but one bit."""
+    middle = len(whole) // 2
+    flipped = whole[:middle] + bytes([whole[middle] ^ 16]) + whole[middle + 1 :]
+    return {"empty": b"", "half": whole[:middle], "noise": os.urandom(len(whole)), "one bit": flipped}[how]
+
+
+@pytest.mark.parametrize("damage", ["empty", "half", "noise", "one bit"])
+def test_damaged_entries_are_made_again_and_replaced(filled: Path, damage: str) -> None:
     before = {path: path.read_bytes() for path in files(filled)}
     for path, whole in before.items():
-        path.write_bytes({"empty": b"", "half": whole[: len(whole) // 2], "noise": os.urandom(len(whole))}[damage])
-    assert finish(start(filled))["compiled"] > 0
-    assert files(filled) == sorted(before)
-    assert finish(start(filled))["compiled"] == 0
+        path.write_bytes(damaged(whole, damage))
+    found = finish(start(filled))
+    assert found["compiled"] > 0
+    assert found["planned"]
+    assert set(before) <= set(files(filled))
+    found = finish(start(filled))
+    assert (found["compiled"], found["planned"]) == (0, False)
+
+
+@pytest.mark.parametrize("damage", ["half", "one bit", "gone"])
+@pytest.mark.parametrize("kind", ["plan", "kernel"])
+def test_one_damaged_kind_of_entry_is_made_again(filled: Path, kind: str, damage: str) -> None:
+    """A plan whose kernels are lost is made anew with them; kernels whose plan is lost are found by their content."""
+    chosen = [
+        path for path in files(filled) if is_plan(path) == (kind == "plan") and b'"digest"' not in path.read_bytes()
+    ]
+    for path in chosen:
+        whole = path.read_bytes()
+        path.unlink()
+        if damage != "gone":
+            path.write_bytes(damaged(whole, damage))
+    found = finish(start(filled))
+    assert found["planned"]
+    assert (found["compiled"] > 0) == (kind == "kernel")
+    assert set(chosen) <= set(files(filled))
+    assert not finish(start(filled))["planned"]
 
 
 def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
@@ -100,7 +138,8 @@ def test_a_read_only_cache(filled: Path) -> None:
     for path in [filled, *filled.iterdir()]:
         path.chmod(0o500)
     try:
-        assert finish(start(filled))["compiled"] == 0
+        found = finish(start(filled))
+        assert (found["compiled"], found["planned"]) == (0, False)
     finally:
         for path in [filled, *filled.iterdir()]:
             path.chmod(0o700)

@@ -11,7 +11,7 @@ import pytest
 
 from fuser.codegen.builder import KernelBuilder
 from fuser.codegen.expand import expand
-from fuser.codegen.llvm import jit
+from fuser.codegen.llvm import jit, link
 from fuser.codegen.llvm.convert import Converter
 from fuser.codegen.llvm.emit import emit
 from fuser.codegen.llvm.host import host
@@ -155,9 +155,9 @@ def _midpoints(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 def _for(kernel: Kernel, machine: Any) -> Any:
     text = str(emit(expand(kernel), machine))
-    with jit._lock:
+    with link.lock:
         module = jit._optimised(text, kernel.name, jit._machine())
-        return jit._link(kernel.name, str(module), jit._machine().emit_object(module))
+        return link.link(kernel.name, str(module), jit._machine().emit_object(module))
 
 
 def test_converter_refuses_what_the_machine_leaves_open() -> None:

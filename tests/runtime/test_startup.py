@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import subprocess
 import sys
 import threading
@@ -34,6 +35,7 @@ for _ in range(5):
 print("next calls:", *sorted(set(sys.modules) - before))
 for _ in range(20):
     f(x, x, x)
+print("loaded:", *sorted(m for m in sys.modules if m.startswith("fuser")))
 from fuser.runtime import native_entry
 print("native:", native_entry.loaded())
 unused = ("numpy.ma", "numpy.random", "importlib.metadata", "lark", "cupy")
@@ -41,14 +43,31 @@ print("never needed:", *(m for m in unused if m in sys.modules))
 """
 
 
-def test_the_compiler_is_loaded_by_compile_and_not_by_the_first_call(tmp_path: Path) -> None:
-    result = subprocess.run([sys.executable, "-c", PROGRAM], cwd=tmp_path, capture_output=True, text=True, check=False)
+PLANNERS = ("fuser.passes.fuse", "fuser.passes.cost", "fuser.codegen.schedule", "fuser.codegen.llvm.emit")
+
+
+def lines_of_a_process(cache: Path) -> list[str]:
+    environment = {**os.environ, "FUSER_CACHE_DIR": str(cache)}
+    command = [sys.executable, "-c", PROGRAM]
+    result = subprocess.run(command, cwd=cache.parent, env=environment, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
-    first, following, native, never = result.stdout.splitlines()
+    return result.stdout.splitlines()
+
+
+def test_the_compiler_is_loaded_by_compile_and_not_by_the_first_call(tmp_path: Path) -> None:
+    first, following, loaded, native, never = lines_of_a_process(tmp_path / "cache")
     assert first == "first call:"
     assert "native_code" not in following, "the native road waits for more calls"
+    assert set(PLANNERS) <= set(loaded.split())
     assert native.split()[-1] in ("True", "False")
     assert never == "never needed:"
+
+
+def test_a_process_that_finds_its_plan_neither_plans_nor_lowers(tmp_path: Path) -> None:
+    lines_of_a_process(tmp_path / "cache")
+    first, _, loaded, *_ = lines_of_a_process(tmp_path / "cache")
+    assert first == "first call:"
+    assert not set(PLANNERS) & set(loaded.split())
 
 
 def test_collection_is_paused_and_comes_back() -> None:
