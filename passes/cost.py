@@ -48,6 +48,7 @@ COLUMNS = 32
 # Bytes moved for each byte that is read across its rows: `s = x + y.T; s.sum(axis=1)` on f32[8192, 8192] took 519 us
 # on an H200 where its bytes alone would take 193.
 CROSSED = 6.0
+SECTOR = 32  # bytes that memory gives at least: what lies nearer is not crossed
 # Resident threads an SM that fill its issue slots: with 256 (253 registers each) 300 dependent operators took 1.6 times
 # what their slots would, in f32 and in f64 (H200).
 ISSUE_THREADS = 410
@@ -76,7 +77,8 @@ def operator_cost(node: Node) -> Cost:
 @dataclass(frozen=True)
 class Load:
     """What one kernel does: bytes moved (cached ones weighted), lane instructions, special functions,
-    share of the device; filled: part of the issue slots that its resident threads can fill.
+    share of the device; drawn: and of the bandwidth that so much of it draws; filled: part of the issue slots that its
+    resident threads can fill.
     """
 
     nbytes: float = 0
@@ -84,10 +86,15 @@ class Load:
     special: float = 0
     share: float = 1.0
     filled: float = 1.0
+    drawn: float = 1.0
+
+    def memory_s(self, device: Device) -> float:
+        """Seconds that memory alone would take."""
+        return self.nbytes / (device.bandwidth * self.share * self.drawn)
 
     def time_us(self, device: Device) -> float:
         """Predicted microseconds, launch included."""
-        memory = self.nbytes / (device.bandwidth * self.share)
+        memory = self.memory_s(device)
         issue = self.instructions / (device.issue * self.share * self.filled)
         special = self.special / (device.special * self.share)
         return device.launch_us + 1e6 * max(memory, issue, special)
@@ -143,8 +150,9 @@ def group_load(facts: Facts, formed: Formed, inputs: Mapping[int, int], stored: 
     )
     moved = _moved(facts, inputs, stored, device) + _read_again(facts, formed.group, inputs, device)
     if device.kind == "cuda":
-        moved += _crossed(formed, inputs)
-    return Load(moved, instructions, special, share(facts, formed.group, device))
+        moved += _crossed(facts, formed, inputs)
+    drawn = drawn_by_segments(facts, formed.group, device)
+    return Load(moved, instructions, special, share(facts, formed.group, device), drawn=drawn)
 
 
 def slots(node: Node, cost: Cost, device: Device) -> float:
@@ -152,7 +160,7 @@ def slots(node: Node, cost: Cost, device: Device) -> float:
     return cost.instructions / (device.double if node.dtype == F64 and cost.instructions else 1.0)
 
 
-def _crossed(formed: Formed, inputs: Mapping[int, int]) -> float:
+def _crossed(facts: Facts, formed: Formed, inputs: Mapping[int, int]) -> float:
     """Bytes moved beyond an input's own where neighbouring threads of a reduction read it across its rows.
 
     A group without reductions turns such inputs in shared memory.
@@ -165,9 +173,15 @@ def _crossed(formed: Formed, inputs: Mapping[int, int]) -> float:
         k
         for k, indices in formed.walk.memory.items()
         for index in indices
-        if index and inner not in index[-1].symbols and any(inner in e.symbols for e in index[:-1])
+        if _apart(facts, facts.nodes[k], index, inner) >= SECTOR
     }
     return (CROSSED - 1) * sum(inputs.get(k, 0) for k in crossed)
+
+
+def _apart(facts: Facts, node: Node, index: Index, variable: str) -> int:
+    """Bytes between what neighbours along a variable read: 0 for neighbours in memory (channels lie side by side)."""
+    last = max((k for k, e in enumerate(index) if variable in e.symbols), default=len(index) - 1)
+    return facts.count(node.shape[last + 1 :]) * node.storage.bytes if last < len(index) - 1 else 0
 
 
 def _everywhere(index: Index, reduced: Set[str] | None) -> bool:
@@ -244,6 +258,16 @@ def share(facts: Facts, group: Group, device: Device) -> float:
     return min(1.0, SOLO * rows / device.sms) if device.kind == "cuda" else min(1.0, rows / device.sms)
 
 
+def drawn_by_segments(facts: Facts, group: Group, device: Device) -> float:
+    """The part of the bandwidth that a group of one stage on CUDA draws: its rows' segments are a block's each."""
+    space = group.space
+    rows, length = facts.count(space.parallel), facts.count(space.reduced)
+    plain = len(group.stages[0]) > 1 or not space.reduced or not space.inner
+    if device.kind != "cuda" or plain or rows * length <= SMALL_WHOLE:
+        return 1.0
+    return min(1.0, SOLO * rows * max(length // SMALL_WHOLE, 1) / device.sms)
+
+
 def estimate(
     graph: Graph, group: Group, schedule: Schedule | None, sizes: Mapping[str, int], device: Device, needs: int = 0
 ) -> dict[str, float]:
@@ -264,7 +288,7 @@ def estimate(
     busy = max(total, 1e-9)
     out = {
         "registers": registered, "bytes": sum(load.nbytes for load in loads), "us": device.launch_us + total,
-        "memory": sum(1e6 * load.nbytes / device.bandwidth / load.share for load in loads) / busy,
+        "memory": sum(1e6 * load.memory_s(device) for load in loads) / busy,
         "issue": sum(1e6 * load.instructions / device.issue / load.share / filled for load in loads) / busy,
         "special": sum(1e6 * load.special / device.special / load.share for load in loads) / busy,
     }  # fmt: skip

@@ -56,3 +56,28 @@ def test_few_resident_threads_do_not_fill_the_issue_slots() -> None:
     full, half = (replace(busy, filled=f).time_us(found) - found.launch_us for f in (1.0, 0.5))
     assert half == pytest.approx(2 * full)
     assert replace(cost.Load(nbytes=1e9), filled=0.5).time_us(found) == cost.Load(nbytes=1e9).time_us(found)
+
+
+def test_one_row_of_one_stage_has_a_block_a_segment() -> None:
+    """All else about a loss is worked out in the kernel of its rows, of many blocks: 32768 losses are two blocks."""
+
+    def mean_loss(x: Any, target: Any) -> Any:
+        top = x.max(axis=1)
+        scale = np.log(np.exp(x - top[:, None]).sum(axis=1))
+        return (scale + top - x[np.arange(len(x)), target]).mean()
+
+    found = plan(mean_loss, "f32[32768, 4096]", "i64[32768]")
+    rows, mean = found.groups
+    assert (rows.kind, mean.kind) == ("rows", "full")
+    assert len(mean.inputs) == 1
+    gathers = plan(lambda x, k: x[k].sum(), "f32[65536]", "i64[32768]").outline[0]
+    spread = plan(lambda x, k: x[k].sum(axis=1), "f32[65536]", "i64[4096, 8]").outline[0]
+    assert gathers.predicted["us"] > 2 * spread.predicted["us"]
+
+
+def test_channels_side_by_side_are_not_read_across_rows() -> None:
+    def grey(photo: Any) -> Any:
+        return (0.3 * photo[:, :, 0] + 0.6 * photo[:, :, 1] + 0.1 * photo[:, :, 2]).max(axis=1)
+
+    (kernel,) = plan(grey, "f32[4096, 4096, 3]").outline
+    assert kernel.predicted["bytes"] < 2 * 4096 * 4096 * 12
