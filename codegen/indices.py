@@ -49,15 +49,16 @@ class IndexEmitter:
         dtype: DType,
         divides: Divides | None = None,
         lanes: Mapping[str, TileLane] | None = None,
+        most: Mapping[str, int] | None = None,
     ) -> None:
         self.builder, self.bindings, self.ranges, self.dtype = builder, dict(bindings), ranges, dtype
-        self.divides, self.lanes = divides, dict(lanes or {})
+        self.divides, self.lanes, self.most = divides, dict(lanes or {}), most or {}
 
     def bound(self, **bindings: Operand) -> IndexEmitter:
         """The same emitter with more variables bound, or bound anew."""
         lanes = {name: lane for name, lane in self.lanes.items() if name not in bindings}
         merged = {**self.bindings, **bindings}
-        return IndexEmitter(self.builder, merged, self.ranges, self.dtype, self.divides, lanes)
+        return IndexEmitter(self.builder, merged, self.ranges, self.dtype, self.divides, lanes, self.most)
 
     def in_lane(self, name: str, lane: TileLane) -> IndexEmitter:
         """The same emitter with a variable bound in one lane of a tile along it."""
@@ -113,7 +114,14 @@ class IndexEmitter:
             total = b.apply("add", (total, product), dtype)
         return b.apply("add", (total, b.scalar(constant, dtype)), dtype)
 
-    def _by_multiplication(self, n: HostExpr, dividend: Operand, divisor: Operand) -> Operand:
+    def _narrow(self, n: HostExpr) -> bool:
+        """Whether dividend and divisor, neither of them negative, are below 2^31 at every call."""
+        if self.dtype == I32:
+            return True
+        most = [self.ranges.most(a, self.most) for a in n.args]
+        return all(m is not None and m < 1 << 31 for m in most)
+
+    def _by_multiplication(self, n: HostExpr, dividend: Operand) -> Operand:
         """`x // d` or `x % d` for 0 <= x < 2^31 and a host's d: with 2^s the power of two at or above d and
         m = floor(2^(31 + s) / d) + 1, the quotient is (x * m) >> (31 + s), which an upper product gives exactly.
         """
@@ -122,11 +130,12 @@ class IndexEmitter:
         twice = b.apply("shl", (b.apply("cast", (dividend,), U32), b.literal(1, U32)), U32)
         upper = b.apply("mulhi", (twice, b.scalar(magic, U32)), U32)
         shift = b.scalar(call("bit_length", d - 1), U32)
-        quotient = b.apply("cast", (b.apply("shr", (upper, shift), U32),), self.dtype)
+        quotient = b.apply("cast", (b.apply("shr", (upper, shift), U32),), I32)
         if n.op == "//":
-            return quotient
-        product = b.apply("multiply", (quotient, divisor), self.dtype)
-        return b.apply("subtract", (dividend, product), self.dtype)
+            return b.apply("cast", (quotient,), self.dtype)
+        product = b.apply("multiply", (quotient, b.scalar(d, I32)), I32)
+        rest = b.apply("subtract", (b.apply("cast", (dividend,), I32), product), I32)
+        return b.apply("cast", (rest,), self.dtype)
 
     def _in_tile(self, n: HostExpr) -> Operand | None:
         """`x // q` or `x % q` from lane 0's, where all that depends on the lane is its number: neighbours then share
@@ -160,7 +169,7 @@ class IndexEmitter:
         if n.op not in ("//", "%"):
             raise InternalError(f"`{n.op}` in an index expression has no kernel form", "index-expression")
         plain = all(self.ranges.nonnegative(a) for a in n.args)
-        if plain and self.dtype == I32 and self.ranges.is_host(n.args[1]) and not n.args[1].is_literal:
-            return self._by_multiplication(n, args[0], args[1])
+        if plain and self.ranges.is_host(n.args[1]) and not n.args[1].is_literal and self._narrow(n):
+            return self._by_multiplication(n, args[0])
         names = ("trunc_div", "trunc_rem") if plain else ("floor_divide", "remainder")
         return self.builder.apply(names[n.op == "%"], args, self.dtype)

@@ -7,6 +7,7 @@ strides), and the extent of every loop variable. Out: proofs (never negative, be
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from fuser.hostexpr import HostExpr, Monomial, call, from_terms, is_scalar_symbol, lit, sym, terms
@@ -61,6 +62,13 @@ class Ranges:
         if low is None or high is None or not self.is_host(limit):
             return False
         return _host_nonnegative(low) and _host_nonnegative(limit - 1 - high)
+
+    def most(self, e: HostExpr, dims: Mapping[str, int]) -> int | None:
+        """The largest that `e` can be while dims stay between 1 and what they are at most; None where that is not
+        known."""
+        _, high = self.bounds(e)
+        found = None if high is None else _interval(high, dims)
+        return None if found is None else found[1]
 
     def bounds(self, e: HostExpr, depth: int = 0) -> Bounds:
         """Host expressions that bound `e` from below and above (None where nothing is known)."""
@@ -181,6 +189,28 @@ class Ranges:
             if self.nonnegative(difference):  # one >= other
                 return one if n.op == "max" else other
         return n
+
+
+def _interval(e: HostExpr, dims: Mapping[str, int]) -> tuple[int, int] | None:
+    """(least, most) of an expression of the host's, by interval arithmetic over dims from 1 to `dims`."""
+    found: dict[int, tuple[int, int]] = {}
+    for n in e.walk():
+        parts = [found[id(a)] for a in n.args if id(a) in found]
+        if n.is_literal:
+            found[id(n)] = (n.value, n.value)
+        elif n.op == "sym" and n.value in dims:
+            found[id(n)] = (1, dims[n.value])
+        elif n.op == "+" and len(parts) == len(n.args):
+            found[id(n)] = (sum(low for low, _ in parts), sum(high for _, high in parts))
+        elif n.op in ("*", "//") and len(parts) == len(n.args) and all(low >= 0 for low, _ in parts):
+            if n.op == "*":
+                found[id(n)] = (math.prod(low for low, _ in parts), math.prod(high for _, high in parts))
+            elif parts[1][0] > 0:
+                found[id(n)] = (parts[0][0] // parts[1][1], parts[0][1] // parts[1][0])
+        elif n.op == "*" and len(parts) == len(n.args) == 2:
+            products = [x * y for x in parts[0] for y in parts[1]]
+            found[id(n)] = (min(products), max(products))
+    return found.get(id(e))
 
 
 def _host_nonnegative(e: HostExpr, depth: int = 0) -> bool:

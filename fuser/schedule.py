@@ -48,7 +48,8 @@ class CudaSchedule:
     tile: int = 0  # pointwise: side of the squares that transposed operands cross shared memory in (0: none do)
     strip: int = 1  # pointwise: neighbouring values of the axis before the innermost that a thread takes
     guarded: bool = False  # bound by arithmetic: exact divisions of a thread's lanes share a test and a branch
-    ahead: int = 0  # rows: a block asks for its part of the row so many rows on to come into the L2 (0: of none)
+    ahead: int = 0  # rows, columns: a block asks for its part of what comes so many rows or tiles on (0: of none)
+    bounds: tuple[tuple[str, int], ...] = ()  # with 64-bit indices: (dim symbol, the most it can be)
     parts: tuple[CudaSchedule, ...] = ()  # batch: of each part; `threads` are common to all
 
 

@@ -30,9 +30,9 @@ from fuser.codegen.schedule.alignment import Alignment
 from fuser.codegen.schedule.axes import Axis
 from fuser.codegen.schedule.body import Layouts
 from fuser.codegen.schedule.cuda_pointwise import Pointwise
+from fuser.codegen.schedule.cuda_scan import Scans
 from fuser.codegen.schedule.exchange import SHARED_LIMIT
 from fuser.codegen.schedule.frame import Frame
-from fuser.codegen.schedule.lengths import length_bucket
 from fuser.codegen.schedule.lower_resident import reuse_of
 from fuser.codegen.schedule.measures import BLOCK, LANE_STEPS, body_of
 from fuser.codegen.schedule.parking import Fit, Row, copied, fit, held_fit, parking, short_fit
@@ -49,7 +49,6 @@ RESIDENT_BYTES = 128  # of a row's raw inputs that a thread keeps from stage to 
 LONG_LANES = 4096  # lanes of rows that are long enough to wait in shared memory (8 Ki elements)
 LOOP_REGISTERS = 48  # of states, and of elements on their way, that a loop over a row unrolls up to
 FEW_COLUMNS = 8  # columns that one thread may take all of
-COLUMN_ITEMS = 4  # neighbouring rows a thread of a scan down columns
 LINE_THREADS = 8  # threads along a row of columns that wait in shared memory: 128 bytes
 PARKED_BLOCK = 64 << 10  # bytes of them a block
 BESIDE_HELD = 34  # registers of a row kernel besides what it holds (NVRTC 13, softmax and layer norm)
@@ -86,7 +85,7 @@ def lower(graph: Graph, group: Group, schedule: CudaSchedule, layouts: Layouts) 
 def _lowered(graph: Graph, group: Group, schedule: CudaSchedule, layouts: Layouts) -> tuple[Kernel, ...]:
     body = body_of(graph, group, tuple(layouts))
     alignment = Alignment(schedule.aligned, frozenset(schedule.multiples), schedule.factors)
-    frame = Frame(graph, group, layouts, schedule.index_bits, "cuda", alignment)
+    frame = Frame(graph, group, layouts, schedule.index_bits, "cuda", alignment, dict(schedule.bounds))
     if schedule.tile:
         return (lower_transposed.lower(frame, body, schedule),)
     if schedule.kind == "pointwise" and schedule.threads_per_row > 1:
@@ -150,7 +149,7 @@ def _resident_blocks(threads: int, held: int, vector: int, weights: int) -> int:
     return 2 if threads == 512 and held // 4 + BESIDE_HELD <= 68 else 1
 
 
-class _Chooser(Pointwise):
+class _Chooser(Pointwise, Scans):
     def rows(self) -> CudaSchedule:
         length, fixed = self._order()
         axis = self.body.reduced[-1] if self.body.reduced else None
@@ -335,40 +334,6 @@ class _Chooser(Pointwise):
         chosen = self._schedule("columns", LINE_THREADS * team, vector, unroll, team, fixed, length)
         copies = self.device.copies and lower_columns_shared.copied(self.body, self.alignment, vector)
         return replace(chosen, parked=True, copies=copies, cluster=cluster, min_blocks=blocks)
-
-    def scan(self) -> CudaSchedule:
-        """Rows: 4 elements a thread whatever the dtype, tiles of up to 1024 elements, 4 on the way; long rows a block
-        for each 4 or 8 tiles. Columns: 4 rows a thread, up to 32 threads down a column, 256 bytes of a row
-        (128: 11% slower on H200). The order follows from the length (and the state's size) alone."""
-        length = length_bucket(self.graph, self.size_class, self.body.length)
-        if self.group.space.inner:
-            team = min(max(length // 4, 1), BLOCK)
-            if length > lower_scan_long.LONG:
-                together = 8 if self._state_registers() == 1 else 4
-                long = self._schedule("scan", BLOCK, 4, together, BLOCK, Order(BLOCK * 4 * together), length)
-                return self._waiting(long)
-            together = max(min(4, length // (team * 4)), 1)
-            return self._schedule("scan", BLOCK, 4, together, team, Order(team * 4), length)
-        axes = self.body.parallel
-        vector = min(self._dividing(self._vector(axes[-1]), axes[-1].extent) if axes else 1, 4)
-        team = min(max(length // COLUMN_ITEMS, 1), 32)
-        across = max(512 // team, 16 if vector > 1 else 32)
-        chosen = self._schedule("scan", across * team, vector, COLUMN_ITEMS, team, Order(team * COLUMN_ITEMS), length)
-        plain = self._state_registers() == 1 and self._steps() < 16
-        return replace(chosen, min_blocks=2 if plain else 1)  # 64 registers: one loads while another folds and stores
-
-    def _waiting(self, long: CudaSchedule) -> CudaSchedule:
-        """A long scan whose tiles wait in shared memory. Where there are several for each block that fits the device,
-        blocks take them in turn, three an SM (one H200: the scan of 2^28 f32 715 -> 602 us)."""
-        held = BLOCK * 4 * long.unroll * self._state_bytes()  # of a tile
-        blocks = min(self.device.shared_block // (2 * held + 2048), 3)
-        workers = blocks * self.device.sms
-        tiles = self._representative(self.body.rows) * max(long.capacity // (BLOCK * 4 * long.unroll), 1)
-        if blocks > 1 and tiles >= 4 * workers:
-            return replace(long, parked=True, min_blocks=blocks, workers=workers)
-        flying = BLOCK * 4 * 16  # bytes a block has on the way
-        four = 3 * flying <= self.device.inflight and 4 * (held + 1024) <= self.device.shared_block
-        return replace(long, parked=True, min_blocks=4 if four else 2)  # 64 registers, which not every target keeps to
 
     def _team(self, fixed: Order, vector: int, length: int) -> int:
         """Threads a row. At most 512 (one block of 1024 an SM leaves nothing to overlap), and that only for long rows

@@ -6,7 +6,7 @@ an output, and loads and stores of a body's sites. Its own file because all sche
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from fuser.codegen.builder import KernelBuilder
@@ -35,8 +35,11 @@ class Frame:
         index_bits: int,
         target: Literal["cuda", "cpu"],
         alignment: Alignment,
+        most: Mapping[str, int] | None = None,
     ) -> None:
+        """most: of dims, where indices have 64 bits and are to be divided in 32 where that is enough."""
         self.graph, self.group, self.layouts, self.alignment = graph, group, layouts, alignment
+        self.most = most or {}
         self.index = I64 if index_bits == 64 else I32
         self.builder = KernelBuilder(group.name, target)
         self.stream_from = 0  # bytes from which results are stored past the caches (0: none are)
@@ -78,7 +81,7 @@ class Frame:
 
     def indices(self, ranges: Ranges, **bindings: Operand) -> IndexEmitter:
         """An emitter of index expressions with these loop variables bound."""
-        return IndexEmitter(self.builder, bindings, ranges, self.index, self.alignment.divides)
+        return IndexEmitter(self.builder, bindings, ranges, self.index, self.alignment.divides, most=self.most)
 
     def number(self, value: int) -> Operand:
         """A literal of the index type."""

@@ -25,6 +25,7 @@ from fuser.hostexpr import HostExpr
 from fuser.schedule import CudaSchedule
 
 WARP = 32
+LINE_BYTES = 128
 Item = tuple[IndexEmitter, dict[int, Operand], State]  # loop variables, operand's steps, inclusive prefix in its thread
 
 
@@ -127,6 +128,7 @@ class RowScan(_Scan):
         f, b = self.frame, self.frame.builder
         carry = self.fold.declare(b, "carry", self.identity)
         with b.loop("base", f.number(0), f.host(self.body.length), self.tile_elements * self.schedule.unroll) as base:
+            self._prefetch(base)
             tiles = [self._tile(f.add(base, g * self.tile_elements)) for g in range(self.schedule.unroll)]
             groups = [self.items(*tile) for tile in tiles]
             prefixes = self._across([items[-1][2] for items in groups])
@@ -134,6 +136,28 @@ class RowScan(_Scan):
                 values = self.finish(items, exists, self.combine(carry, exclusive))
                 self._store(lanes, exists, values)
                 assign(b, carry, self.combine(carry, total))
+
+    def _prefetch(self, base: Operand) -> None:
+        """Asks for what comes `ahead` rows (or, in a row of several rounds, rounds) later: memory then has work while a
+        block folds, and the loads find it in the L2."""
+        f, b, far = self.frame, self.frame.builder, self.schedule.ahead
+        if not far:
+            return
+        row, comes, first, span = self.rows.row, None, base, self.tile_elements * self.schedule.unroll
+        if self.schedule.capacity > span:
+            first = f.add(base, far * span)
+        else:
+            later = f.add(self.rows.point, far)
+            comes = f.less(later, f.host(self.body.rows))
+            row = self.rows.at_point(b.apply("where", (comes, later, self.rows.point), f.index))  # stays in range
+        names, program = {a.name for a in self.body.reduced}, self.stage.loop
+        along = (program.fetch(k) for k in program.fetches if not names.isdisjoint(program.symbols(k)))
+        for fetch in dict.fromkeys(along):
+            line = LINE_BYTES // fetch.dtype.bytes
+            for k in range(0, min(span, self.schedule.capacity), line * self.team):
+                position = f.add(first, f.add(f.mul(self.rows.member, line), k))
+                inside = f.both(f.less(position, f.least(f.add(first, span), f.host(self.body.length))), comes)
+                b.prefetch(f.buffer_of(fetch), self.place(row, position).value(fetch.index[0]), inside)
 
     def _tile(
         self, base: Operand, wanted: Sequence[bool] | None = None

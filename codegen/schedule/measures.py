@@ -59,7 +59,7 @@ class Measures:
     ) -> CudaSchedule:
         return CudaSchedule(
             kind, threads, vector, unroll, team, fixed, False, self.size_class.aligned, self.bits, 1, length,
-            self.size_class.multiples, self.size_class.factors,
+            self.size_class.multiples, self.size_class.factors, bounds=self.size_class.dims if self.bits == 64 else (),
         )  # fmt: skip
 
     def _order(self) -> tuple[int, Order]:

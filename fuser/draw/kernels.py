@@ -87,16 +87,19 @@ def _cuda(plan: Plan, k: PlannedKernel, s: CudaSchedule) -> str:
         return f"{s.threads} threads, {each} {vector} each{tile}"
     if s.kind == "columns":
         waits = f", columns wait in the shared memory of {units.count(s.cluster, 'block')}" if s.parked else ""
-        return f"{s.threads} threads, {vector}, {s.threads_per_row} threads/column{_order(s)}{waits}"
+        return f"{s.threads} threads, {vector}, {s.threads_per_row} threads/column{_order(s)}{waits}{_ahead(s)}"
     if s.kind == "rows" and s.resident:
         steps = max(s.capacity // (s.threads_per_row * s.cluster * s.vector), 1)
         where = "shared memory" if s.parked else "registers"
         blocks = f" of {units.count(s.cluster, 'block')}" if s.cluster > 1 else ""
-        later = f", {units.count(s.ahead, 'row')} ahead asked for" if s.ahead else ""
-        return (
-            f"{s.threads_per_row * s.cluster} threads/row, {steps} x {vector} each, row kept in {where}{blocks}{later}"
-        )
-    return f"{s.threads_per_row} threads/row, {s.unroll} x {vector} each{_order(s)}"
+        kept = f"row kept in {where}{blocks}{_ahead(s)}"
+        return f"{s.threads_per_row * s.cluster} threads/row, {steps} x {vector} each, {kept}"
+    return f"{s.threads_per_row} threads/row, {s.unroll} x {vector} each{_order(s)}{_ahead(s)}"
+
+
+def _ahead(s: CudaSchedule) -> str:
+    """What blocks ask for before it is its turn."""
+    return f", {units.count(s.ahead, 'tile' if s.kind == 'columns' else 'row')} ahead asked for" if s.ahead else ""
 
 
 def _widest(plan: Plan, k: PlannedKernel) -> str:
@@ -159,7 +162,8 @@ def valid_for(plan: Plan, k: PlannedKernel) -> str:
     free: set[str] = set()
     limits: dict[str, None] = {}
     for group, one in zip(k.group.singles, s.parts or (s,), strict=True):
-        free |= {str(d) for d in group.space.parallel if isinstance(d, HostExpr)}
+        known = one.bounds if isinstance(one, CudaSchedule) else ()
+        free |= {str(d) for d in group.space.parallel if isinstance(d, HostExpr)} - {d for d, _ in known}
         limits |= dict.fromkeys(_limits(group.space, one))
     if isinstance(s, CudaSchedule):
         limits |= dict.fromkeys(["16-byte aligned"] * s.aligned + ["32-bit indices"] * (s.index_bits == 32))
@@ -177,8 +181,11 @@ def _limits(space: Space, s: Schedule) -> list[str]:
         length = " * ".join(_factor(d) for d in space.reduced)
         low = bounded // 2
         found.append(f"{low} < {length} <= {bounded}" if low else f"{length} <= {bounded}")
+    axes = (*space.parallel, *space.reduced)
+    if isinstance(s, CudaSchedule) and s.bounds:
+        names = {x for d in axes if isinstance(d, HostExpr) for x in d.symbols}
+        found += [f"{d} <= {most}" for d, most in s.bounds if d in names]
     if isinstance(s, CudaSchedule) and s.vector > 1:
-        axes = (*space.parallel, *space.reduced)
         inner = axes[1:] if len(axes) > 1 else axes  # the outermost extent is in no address
         used = {x for d in inner if isinstance(d, HostExpr) for x in d.symbols}
         factors = (*((m, 16) for m in s.multiples), *s.factors)

@@ -9,9 +9,9 @@ from fuser.codegen import simt
 from fuser.codegen.builder import KernelBuilder
 from fuser.codegen.expand import expand
 from fuser.codegen.indices import IndexEmitter, TileLane
-from fuser.codegen.loops import Launch, Lit
+from fuser.codegen.loops import Launch, Let, Lit, walk
 from fuser.codegen.schedule.alignment import Alignment
-from fuser.dtypes import I32, I64
+from fuser.dtypes import I32, I64, DType
 from fuser.hostexpr import HostExpr, call, lit, sym
 from fuser.proofs import Ranges
 
@@ -74,7 +74,7 @@ def expressions(draw: st.DrawFn, depth: int = 3) -> HostExpr:
 @given(expressions(), st.integers(1, 5), st.integers(1, 4))
 def test_simplify_keeps_values_and_proofs_hold(e: HostExpr, n: int, m: int) -> None:
     simple = RANGES.simplify(e)
-    proven, refuted = RANGES.nonnegative(e), RANGES.negative(e)
+    proven, refuted, most = RANGES.nonnegative(e), RANGES.negative(e), RANGES.most(e, {"n": 8, "m": 8})
     for p in range(n):
         for q in range(m):
             env = {"p": p, "q": q, "n": n, "m": m}
@@ -82,6 +82,7 @@ def test_simplify_keeps_values_and_proofs_hold(e: HostExpr, n: int, m: int) -> N
             assert simple.evaluate(env) == value
             assert not (proven and value < 0)
             assert not (refuted and value >= 0)
+            assert most is None or value <= most
 
 
 @given(expressions(2), st.sampled_from([I32, I64]))
@@ -100,23 +101,36 @@ def test_emitted_arithmetic_computes_the_expression(e: HostExpr, dtype: object) 
     np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.parametrize("dtype", [I32, I64], ids=str)
 @pytest.mark.parametrize("d", [1, 2, 3, 7, 641, 65_536, 1_000_003, (1 << 30) + 1, (1 << 31) - 1])
-def test_division_by_a_parameter(d: int) -> None:
+def test_division_by_a_parameter(d: int, dtype: DType) -> None:
+    """In 64 bits too, where the dims are known to be small enough."""
     rng = np.random.default_rng(d)
     x = np.concatenate(
         [rng.integers(0, 1 << 31, 500), [0, 1, d - 1, d % (1 << 31), (1 << 31) - 1, (1 << 31) // d * d - 1]]
     )
     x = np.clip(x, 0, (1 << 31) - 1).astype(np.int32)
     b = KernelBuilder("k", "cuda")
-    source, out = b.buffer("x", I32, "in", None, len(x)), b.buffer("out", I32, "out", None, 2 * len(x))
+    source, out = b.buffer("x", I32, "in", None, len(x)), b.buffer("out", dtype, "out", None, 2 * len(x))
     thread = b.special("thread")
     ranges = Ranges({"v": lit(1 << 31)})
-    emitter = IndexEmitter(b, {"v": b.load(source, thread)}, ranges, I32)
+    value = b.apply("cast", (b.load(source, thread),), dtype)
+    emitter = IndexEmitter(b, {"v": value}, ranges, dtype, most={"n": d})
     b.store(out, thread, emitter.value(call("//", sym("v"), N)))
     b.store(out, b.apply("add", (thread, b.literal(len(x), I32)), I32), emitter.value(call("%", sym("v"), N)))
-    got = np.zeros(2 * len(x), np.int32)
-    simt.run(expand(b.finish(Launch((1, 1), len(x)))), {"x": x, "out": got}, {"n": d})
+    got = np.zeros(2 * len(x), dtype.numpy)
+    kernel = b.finish(Launch((1, 1), len(x)))
+    assert not any(isinstance(s, Let) and s.op in ("trunc_div", "trunc_rem") for s in walk(kernel.body))
+    simt.run(expand(kernel), {"x": x, "out": got}, {"n": d})
     np.testing.assert_array_equal(got, np.concatenate([x // d, x % d]))
+
+
+@pytest.mark.parametrize("most", [{}, {"n": 1 << 33}, {"n": 1 << 20, "m": 1 << 12}], ids=str)
+def test_what_may_be_large_is_divided_in_64_bits(most: dict[str, int]) -> None:
+    b = KernelBuilder("k", "cuda")
+    value = b.apply("cast", (b.special("thread"),), I64)
+    IndexEmitter(b, {"v": value}, Ranges({"v": N * M}), I64, most=most).value(call("//", sym("v"), N))
+    assert [s.op for s in b.finish(Launch((1, 1), 1)).body if isinstance(s, Let)][-1] == "trunc_div"
 
 
 def test_host_parts_become_parameters() -> None:

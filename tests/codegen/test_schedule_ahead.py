@@ -1,0 +1,36 @@
+"""What kernels ask for before its turn comes, in the interpreter: it changes no bit and stays inside its arrays."""
+
+from dataclasses import replace
+
+import pytest
+
+from fuser.codegen.loops import Prefetch, walk
+from fuser.dtypes import BF16, F32, DType
+from fuser.schedule import CudaSchedule
+from tests.codegen.corpus import Case
+from tests.codegen.test_schedule_long import chosen_for, sizes, under
+
+
+def asked(case: Case, chosen: CudaSchedule) -> int:
+    """Requests in the first kernel of a case under another schedule of its first group."""
+    other = replace(case)
+    other.__dict__["groups"], other.__dict__["schedules"] = case.groups, (chosen, *case.schedules[1:])
+    return sum(isinstance(s, Prefetch) for s in walk(other.kernels[0].body))
+
+
+@pytest.mark.parametrize("size", [(5, 4096), (3, 1000), (9, 64), (4, 8201)], ids=str)
+@pytest.mark.parametrize("dtype", [F32, BF16], ids=str)
+def test_scans_that_ask_for_rows_ahead_keep_their_bits(dtype: DType, size: tuple[int, int]) -> None:
+    for name in ("running_sum", "scan_variants") if dtype == F32 else ("running_sum",):
+        case = Case(name, dtype, sizes(*size))
+        early, late = (replace(chosen_for(case), ahead=far) for far in (2, 0))
+        assert asked(case, early) > 0 == asked(case, late)
+        assert under(case, early) == under(case, late)
+
+
+def test_rows_of_scans_are_asked_for_where_one_round_takes_a_row() -> None:
+    chosen = {m: chosen_for(Case("running_sum", BF16, sizes(1 << 16, m))) for m in (64, 1024, 4096, 8192)}
+    assert chosen[4096].ahead == 528  # 4 MiB of rows on their way
+    assert chosen[1024].ahead == 4 * 528
+    assert chosen[8192].ahead == 0
+    assert {s.min_blocks for m, s in chosen.items() if m <= 4096} == {4}
