@@ -12,11 +12,14 @@ from fuser._bootstrap import check
 
 check()
 
-from fuser.api import compile, load, must_fuse, no_fuse, ops, parse, reference
-from fuser.compiled import Compiled
-from fuser.errors import FuserError
-from fuser.plan import Plan
-from fuser.runtime.pool import num_threads, set_num_threads
+from fuser.runtime.quiet import importing
+
+with importing():
+    from fuser.api import compile, load, must_fuse, no_fuse, ops, parse, reference
+    from fuser.compiled import Compiled
+    from fuser.errors import FuserError
+    from fuser.plan import Plan
+    from fuser.runtime.pool import num_threads, set_num_threads
 
 __version__ = "0.1.0"
 __all__ = [

@@ -30,7 +30,8 @@ from fuser.runtime.arrays import SpecArray, describe, family_of
 from fuser.shapes import Guard
 from fuser.source import Text
 from fuser.specs import ArraySpec, Spec
-from fuser.text import parse_graph, print_graph
+from fuser.text import print_graph
+from fuser.textparse import parse_graph
 
 if TYPE_CHECKING:
     from fuser.arguments import Bound

@@ -1,7 +1,7 @@
 """The text form of a graph: readable, and parsed back to the same graph.
 
 In: a `Graph`. Out: its text (source spans and the tree of results are left out). Dumps, tests and bug reports use it.
-`parse_graph`, the way back, is in `fuser.textparse` and named here too.
+`parse_graph`, the way back, is in `fuser.textparse`.
 
     graph "softmax"
     arg x: f32[n, d]
@@ -42,9 +42,6 @@ from fuser.graph import (
 from fuser.hostexpr import HostExpr
 from fuser.loopbody import LoopAttrs
 from fuser.shapes import Shape
-from fuser.textparse import parse_graph
-
-__all__ = ["parse_graph", "print_graph"]
 
 _BARE = re.compile(r"[A-Za-z_][A-Za-z_0-9.]*")
 

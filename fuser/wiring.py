@@ -23,7 +23,7 @@ from fuser.errors import DeviceError
 from fuser.planrecord import Kernel
 from fuser.runtime import cache as cache_files
 from fuser.runtime import sources
-from fuser.runtime.quiet import collection_paused
+from fuser.runtime.quiet import importing
 from fuser.toolchain import Built, Resources, Toolchain
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 def load() -> None:
     """Import what a first call needs, so that `fuser.compile` takes that time and not the call. Where the disk cache
     holds something, that is what traces a program: its plan may be there, and then nothing plans or compiles it."""
-    with collection_paused():
+    with importing():
         from fuser.frontend import capture, trace, watch  # noqa: F401
         from fuser.optable import table
         from fuser.passes import pipeline  # noqa: F401

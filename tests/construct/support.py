@@ -13,7 +13,8 @@ from fuser.dtypes import find
 from fuser.graph import Builder, Graph, Node
 from fuser.hostexpr import Dim, scalar_symbol, sym
 from fuser.interpreter import evaluate
-from fuser.text import parse_graph, print_graph
+from fuser.text import print_graph
+from fuser.textparse import parse_graph
 from fuser.verify import verify
 
 Build = Callable[..., Any]

@@ -14,7 +14,8 @@ from fuser.exprtext import Printer, Reader
 from fuser.graph import Builder, CompositeAttrs, Effect, Graph, Node, RoundAttrs
 from fuser.hostexpr import HostExpr, call, lit, scalar_symbol, sym
 from fuser.optable import table
-from fuser.text import parse_graph, print_graph
+from fuser.text import print_graph
+from fuser.textparse import parse_graph
 from tests.core.test_hostexpr import expressions
 
 N, D, H = sym("n"), sym("d"), scalar_symbol("h", "float")

@@ -23,7 +23,8 @@ from fuser.passes.unroll import UnrollSmall
 from fuser.passes.variants import Variants
 from fuser.passes.widen import Widen
 from fuser.settings import Settings
-from fuser.text import parse_graph, print_graph
+from fuser.text import print_graph
+from fuser.textparse import parse_graph
 from fuser.verify import verify
 
 CASES = sorted((Path(__file__).parent / "cases").glob("*.txt"))

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import fuser
-from fuser.runtime.quiet import collection_paused
+from fuser.runtime.quiet import collection_paused, importing
 
 PROGRAM = """
 import sys
@@ -111,3 +111,21 @@ def test_threads_that_overlap_leave_collection_on() -> None:
     go.set()
     thread.join()
     assert gc.isenabled()
+
+
+def test_what_imports_made_counts_as_old_and_nothing_else_changes() -> None:
+    enabled = gc.isenabled()
+    with importing():
+        made = [[] for _ in range(2000)]  # type: ignore[var-annotated]
+        assert not gc.isenabled()
+    assert gc.isenabled() == enabled
+    assert gc.get_count()[0] < len(made)
+    assert gc.get_freeze_count() == 0
+    gc.freeze()
+    try:
+        apart = gc.get_freeze_count()
+        with importing():
+            pass
+        assert gc.get_freeze_count() == apart, "what the program set apart stays so"
+    finally:
+        gc.unfreeze()

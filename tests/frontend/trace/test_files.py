@@ -20,7 +20,8 @@ from fuser.errors import FuserError, InternalError
 from fuser.frontend.trace import trace
 from fuser.graph import Graph
 from fuser.specs import Spec, StaticSpec
-from fuser.text import parse_graph, print_graph
+from fuser.text import print_graph
+from fuser.textparse import parse_graph
 from fuser.trees import LEAF, Tree
 
 HERE = Path(__file__).parent
