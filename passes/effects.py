@@ -6,13 +6,14 @@ argument's old value before the group that overwrites it, where no cycle forbids
 A store into an argument is in place only if every read of its old value is in an earlier group, or in the
 same group at the very index that is stored: then the thread that overwrites an element is the only one that
 needed it. Everything else is stored apart and copied back at the end. (Arguments that overlap at a call take
-that road too; the runtime sees that.)
+that road too; the runtime sees that.) An argument that is never read has no strides among a kernel's parameters:
+it is stored into only where it is C-contiguous.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from fuser.group import Group, batch
@@ -88,8 +89,11 @@ def _reaches(before: Mapping[int, set[int]], start: int, goal: int) -> bool:
     return False
 
 
-def in_place(facts: Facts, groups: Sequence[Group], walks: Sequence[Sequence[Walk]]) -> list[Group]:
-    """Groups with `in_place` filled in: (stored node, argument position) pairs that are safe. walks: of each part."""
+def in_place(
+    facts: Facts, groups: Sequence[Group], walks: Sequence[Sequence[Walk]], contiguous: Collection[int]
+) -> list[Group]:
+    """Groups with `in_place` filled in: (stored node, argument position) pairs that are safe. walks: of each part.
+    contiguous: positions of arguments known to be C-contiguous."""
     homes = {n: (k, p) for k, g in enumerate(groups) for p, part in enumerate(g.singles) for n in part.outputs}
     last = {n: k for k, g in enumerate(groups) for n in g.inputs}
     direct: dict[tuple[int, int], list[tuple[int, int]]] = {}
@@ -100,7 +104,9 @@ def in_place(facts: Facts, groups: Sequence[Group], walks: Sequence[Sequence[Wal
             continue
         group = groups[home[0]].singles[home[1]]
         source = facts.graph.inputs.get(e.argument)
-        if source is not None and last.get(source.id, -1) > home[0]:
+        if (source is not None and last.get(source.id, -1) > home[0]) or (
+            source is None and e.argument not in contiguous
+        ):
             continue
         if _safe(facts, e.argument, e.node.id, group, walks[home[0]][home[1]]):
             direct.setdefault(home, []).append((e.node.id, e.argument))

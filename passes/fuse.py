@@ -69,7 +69,7 @@ def plan_groups(
     groups = _name_all(facts, [kernels[k].formed.group for k in order])
     if options.in_place:
         walks = [[u.formed.walk for u in kernels[k].parts or (kernels[k],)] for k in order]
-        groups = effects.in_place(facts, groups, walks)
+        groups = effects.in_place(facts, groups, walks, options.contiguous)
     considered = decisions.settled(decisions.record(facts, search), kernels.values())
     return tuple(groups), (*considered, *again.decisions, *launches.decisions)
 

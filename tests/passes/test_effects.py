@@ -1,5 +1,11 @@
 """Stores into arguments: in place only where no thread can see the new value too early."""
 
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
 from fuser import device
 from fuser.dtypes import F64
 from fuser.graph import Builder, Effect, Graph
@@ -7,6 +13,7 @@ from fuser.hostexpr import sym, wrap
 from fuser.indexmap import IndexMap, axis
 from fuser.passes.fuse import Options, plan_groups
 from fuser.passes.pipeline import prepare
+from tests.engines import Array, Engine, each
 from tests.passes.graphs import fold, literal, op, spread, transpose, view
 
 N, M = sym("n"), sym("m")
@@ -113,3 +120,30 @@ def test_the_element_that_is_overwritten_may_be_read_by_its_own_thread() -> None
     new = op(b, "subtract", x, spread(b, fold(b, "sum", x, [1]), x.shape))
     late = fold(b, "sum", op(b, "multiply", x, new), [0], False)
     assert in_place(b.close([late], [Effect(0, new)])) == [(1, 0)]
+
+
+LAYOUTS: dict[str, Callable[[Array], Array]] = {
+    "plain": lambda room: room[:60].reshape(12, 5),
+    "every other column": lambda room: room[:120].reshape(12, 10)[:, ::2],
+    "upside down": lambda room: room[:60].reshape(12, 5)[::-1, ::-1],
+    "transposed": lambda room: room[:60].reshape(5, 12).T,
+    "some columns": lambda room: room[:96].reshape(12, 8)[:, 2:7],
+}
+
+
+@each
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_an_argument_that_is_only_written_is_written_where_it_lies(engine: Engine, layout: str) -> None:
+    def program(x: Any, y: Any, z: Any) -> None:
+        x[...] = y * 2
+        z[...] = np.sum(y, axis=0)
+
+    rng = np.random.default_rng(0)
+    y = rng.random((12, 5))
+    rooms = [rng.random(128), rng.random(128)]
+    wanted = [r.copy() for r in rooms]
+    LAYOUTS[layout](wanted[0])[...] = y * 2
+    LAYOUTS[layout](wanted[1])[0][...] = y.sum(axis=0)
+    engine.compile(program)(LAYOUTS[layout](rooms[0]), y, LAYOUTS[layout](rooms[1])[0])
+    for room, want in zip(rooms, wanted, strict=True):
+        np.testing.assert_allclose(room, want, rtol=1e-12)
