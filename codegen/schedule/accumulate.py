@@ -37,6 +37,12 @@ class Fold:
     def dtypes(self) -> tuple[DType, ...]:
         return self.row.state(self.operand)
 
+    @property
+    def unordered(self) -> bool:
+        """Whether its result has the same bits in whatever order elements join: then a thread needs no lanes apart.
+        (Of f64 maxima a NaN keeps its payload, and which of several it is depends on the order.)"""
+        return self.row.exact and (self.row.uses_index or not self.operand.is_float or self.operand == F32)
+
     def identity(self, b: KernelBuilder) -> State:
         values = self.row.identity(self.operand)
         return tuple(b.literal(v, t) for v, t in zip(values, self.dtypes, strict=True))
@@ -126,14 +132,15 @@ def _values(state: Sequence[S]) -> State:
 
 @dataclass(frozen=True)
 class Accumulator:
-    """The lanes of one reduction in a thread: `lanes[k]` is a state in mutable variables."""
+    """The lanes of one reduction in a thread: `lanes[k]` is a state in mutable variables. Where there are fewer than
+    the thread has (an unordered reduction), several of its lanes are one."""
 
     fold: Fold
     lanes: tuple[tuple[Var, ...], ...]
 
     def add(self, b: KernelBuilder, lane: int, value: Operand, index: Operand) -> None:
         """An element joins a lane."""
-        state, lifted = self.lanes[lane], self.fold.lift(b, value, index)
+        state, lifted = self.lanes[lane % len(self.lanes)], self.fold.lift(b, value, index)
         emit = Later(b, self.fold.indices(lifted), self.fold.indices(state)) if self.fold.row.uses_index else b
         assign(b, state, _values(self.fold.row.combine(_handles(emit, state), _handles(emit, lifted))))
 
@@ -158,6 +165,7 @@ class Halves:
         self._take(b, lane // 2, b.apply("bitwise_or", (bits[0], upper), U32))
 
     def _take(self, b: KernelBuilder, word: int, other: Operand) -> None:
+        word %= len(self.words)
         b.assign(self.words[word], b.apply("largest_bf16x2", (self.words[word], other), U32))
 
     def folded(self, b: KernelBuilder, lanes: Sequence[int]) -> tuple[Var, ...]:

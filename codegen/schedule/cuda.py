@@ -181,7 +181,7 @@ class _Chooser(Pointwise, Scans):
             if len(self.body.stages) == 1 and self._few(rows * team // threads, chosen):
                 return replace(chosen, unroll=self._vectors_in_flight(chosen, rows * team // threads))
             return replace(chosen, min_blocks=2 if threads == 512 else 1)
-        return replace(chosen, resident=True, min_blocks=blocks)
+        return replace(chosen, resident=True, min_blocks=blocks, ahead=self._ahead(rows, team, length))
 
     def _split_rows(self, chosen: CudaSchedule, rows: int) -> CudaSchedule:
         """Segments on blocks: how many in turn, and more on the way than where rows have blocks of their own."""

@@ -6,9 +6,12 @@ reduction's order. Its own file because all of them answer one question: what co
 
 from __future__ import annotations
 
+from fuser.codegen.schedule.lower_resident import reuse_of
 from fuser.codegen.schedule.measures import BLOCK, LANE_STEPS, Measures
 from fuser.order import Order
 from fuser.schedule import CudaSchedule
+
+AHEAD = 48 << 10  # bytes an SM of rows that are asked for before their turn, each held by one block
 
 
 class InFlight(Measures):
@@ -36,6 +39,17 @@ class InFlight(Measures):
         if len(self.body.stages) > 1 and idle and whole and vector > 1:
             return vector // 2, team * 2
         return vector, team
+
+    def _ahead(self, rows: int, team: int, length: int) -> int:
+        """Rows ahead that blocks ask for, where rows of several stages are stored and there are more of them than run
+        at once: a block that computes leaves memory idle. 6 MiB together, of which four lose nothing but half a
+        percent; of 13 MiB the L2 loses some. One H200: rmsnorm of 4096 bf16 256 -> 250 us, add and rmsnorm of 8192 515
+        -> 502, at 13 MiB 519, at 17 589; four statistics of a row, which are only read, 238 -> 250."""
+        stages, at_once = self.body.stages, self.device.sms * self.device.threads
+        if len(stages) < 2 or len(self.body.reduced) > 1 or rows * team <= at_once or not any(s.stores for s in stages):
+            return 0
+        element = sum(f.dtype.bytes for f in reuse_of(self.body).stages[0].raw.values())
+        return max(AHEAD * self.device.sms // (length * element), 1)
 
     def _vectors_in_flight(self, chosen: CudaSchedule, blocks: int) -> int:
         """Rounds of a share that a thread has on the way together: 128 bytes, and 256 where the blocks leave the device

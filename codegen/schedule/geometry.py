@@ -12,7 +12,7 @@ from typing import Protocol
 
 from fuser.codegen.indices import IndexEmitter, TileLane
 from fuser.codegen.loops import Operand, Var
-from fuser.codegen.schedule.accumulate import Accumulator, Fold, Halves, State
+from fuser.codegen.schedule.accumulate import Accumulator, Fold, Halves, State, assign
 from fuser.codegen.schedule.axes import Axis, count, split
 from fuser.codegen.schedule.body import Body
 from fuser.codegen.schedule.exchange import Exchange
@@ -65,6 +65,10 @@ class Geometry(Protocol):
 
     def lane_rows(self) -> list[IndexEmitter]:
         """Parallel variables of every lane whose results differ (one entry for rows)."""
+        ...
+
+    def lanes_of(self, fold: Fold) -> int:
+        """Lanes of a reduction that a thread keeps apart."""
         ...
 
     def fold(self, accumulators: Sequence[Accumulator]) -> list[list[State]]:
@@ -163,10 +167,14 @@ class RowTeams:
         """Tiles in the thread, then over the team, then the thread's groups: lane numbers from the low bits up."""
         return self.over_team([a.fold for a in accumulators], [self.tiles(accumulators)])
 
+    def lanes_of(self, fold: Fold) -> int:
+        """Lanes of a fold that a thread keeps apart: of an unordered one, those of a tile."""
+        return self.width if fold.unordered else self.groups * self.width
+
     def tiles(self, accumulators: Sequence[Accumulator | Halves]) -> list[Tiles]:
-        """Each accumulator's tiles folded in the thread: a state a group."""
-        spans = [range(g * self.width, (g + 1) * self.width) for g in range(self.groups)]
-        return [[a.folded(self.frame.builder, span) for span in spans] for a in accumulators]
+        """Each accumulator's tiles folded in the thread: a state a group, one of all groups where order is free."""
+        b, w = self.frame.builder, self.width
+        return [[a.folded(b, range(k, k + w)) for k in range(0, self.lanes_of(a.fold), w)] for a in accumulators]
 
     def over_team(self, folds: Sequence[Fold], turns: Sequence[Sequence[Tiles]]) -> list[list[State]]:
         """For each fold its tiles of some turns folded over the team, then over groups, then over turns.
@@ -191,6 +199,9 @@ class RowTeams:
             turns = regrouped
         parts = [[state for turn in turns for state in turn[k]] for k in range(len(folds))]
         for fold, states in zip(folds, parts, strict=True):
+            if fold.unordered and len(states) > 1:
+                assign(b, states[0], fold.tree(b, states))
+                del states[1:]
             if fold_together(len(states), self.team):
                 b.collective(fold.row.name, fold.operand, [v for state in states for v in state], self.team)
                 del states[1:]
@@ -258,6 +269,9 @@ class ColumnTeams:
 
     def positions(self, base: Operand) -> list[Operand]:
         return [self.frame.add(base, self.lane)]
+
+    def lanes_of(self, fold: Fold) -> int:
+        return self.width
 
     def lanes(self, position: Operand) -> list[IndexEmitter]:
         found = bind_axes(self.frame, self.body.ranges, self.body.reduced, position, self.body.length)

@@ -14,18 +14,16 @@ from dataclasses import replace
 
 from fuser.codegen.builder import KernelBuilder
 from fuser.codegen.loops import ClusterArrive, ClusterWait, Kernel, Launch, Mailbox, Operand, Receive
-from fuser.codegen.program import Apply, Fetch
 from fuser.codegen.schedule.accumulate import Fold, State, folds_of
 from fuser.codegen.schedule.body import Body
 from fuser.codegen.schedule.frame import Frame
 from fuser.codegen.schedule.geometry import RowTeams
 from fuser.codegen.schedule.lower_reduce import Pass, Totals
 from fuser.codegen.schedule.lower_resident import ResidentStages, write_stages
-from fuser.dtypes import BF16, F32, I32, DType
+from fuser.dtypes import I32, DType
 from fuser.record import dataclass
 from fuser.schedule import CudaSchedule
 
-LINE_BYTES = 128  # of a cache line
 LEAST_MAIL = 4  # bytes of a value on its way; narrower ones travel as i32
 
 
@@ -47,7 +45,6 @@ def lower_by(kind: type[ClusterStages], frame: Frame, body: Body, schedule: Cuda
     exchanges = open_exchanges(frame, body, schedule.cluster)
     writer = kind(frame, body, schedule, RowTeams(frame, body, schedule))
     writer.exchanges = exchanges
-    writer.prefetch()
     write_stages(writer)
     grid = RowTeams.grid(body, schedule)
     launch = Launch((grid, 1), schedule.threads, schedule.min_blocks, cluster=schedule.cluster)
@@ -89,26 +86,6 @@ class ClusterStages(ResidentStages):
     exchanges: dict[int, Exchange]
     started = False
 
-    def prefetch(self) -> None:
-        """Asks for this block's part of a row that comes `ahead` rows later: memory then has work while the blocks of a
-        cluster wait for each other, and a row's loads find it in the L2."""
-        f, b, body, far = self.frame, self.frame.builder, self.body, self.schedule.ahead
-        if not far:
-            return
-        first, _ = self.bounds(self.segment_number(0))
-        _, stop = self.bounds(self.segment_number(self.turns - 1))
-        later = f.add(self.rows.point, far)
-        comes = f.less(later, f.host(body.rows))
-        row = self.rows.at_point(b.apply("where", (comes, later, self.rows.point), f.index))  # addresses stay in range
-        for fetch in self.reuse[0].raw.values():
-            line, split = LINE_BYTES // fetch.dtype.bytes, self.rows.split
-            thread = f.add(f.mul(f.rem(self.rows.rank, split), self.schedule.threads), f.thread())
-            most = self.schedule.capacity // self.schedule.cluster * split
-            for k in range(0, most, line * self.schedule.threads * split):
-                position = f.add(first, f.add(f.mul(thread, line), k))
-                place = self.rows.tile_at(row, position)[0].value(fetch.index[0])
-                b.prefetch(f.buffer_of(fetch), place, f.both(comes, f.less(position, stop)))
-
     def _turn(self, p: Pass, turn: int) -> None:
         """Slots need no condition where the segment has as many elements as it can have: a condition a slot costs a
         sixth of a softmax's instructions. The stages' branches also keep a compiler from holding elements unpacked
@@ -122,20 +99,6 @@ class ClusterStages(ResidentStages):
         with b.otherwise():
             self._some_at_a_time(p, [replace(s, raw=dict(s.raw)) for s in slots])
         return None
-
-    def paired(self, folds: Sequence[Fold]) -> dict[Fold, Fetch]:
-        """Maxima of whole vectors of bf16, which nothing is done to but a cast."""
-        reuse, steps = self.reuse[self.current], self.body.stages[self.current].loop.steps
-        if self.element_guards or self.rows.width % 2:
-            return {}
-        found = dict[Fold, Fetch]()
-        for fold in folds:
-            cast = steps[fold.site.step]
-            if fold.row.name == "max" and fold.operand == F32 and isinstance(cast, Apply) and cast.op == "cast":
-                source = reuse.raw.get(cast.args[0])
-                if source is not None and source.dtype == BF16:
-                    found[fold] = source
-        return found
 
     def segment_number(self, turn: int) -> Operand:
         f = self.frame

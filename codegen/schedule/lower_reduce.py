@@ -154,7 +154,7 @@ class Stages:
         """One share of the reduced range, folded over the team."""
         b, g = self.frame.builder, self.geometry
         starts = self.lane_starts(first)
-        accumulators = tuple(start(b, fold, starts) for fold in folds)
+        accumulators = tuple(start(b, fold, starts[: g.lanes_of(fold)]) for fold in folds)
         p = replace(p, accumulators=accumulators)
         with b.branch(g.valid) if g.valid is not None else nullcontext():
             self._rounds(p, first, stop)

@@ -98,6 +98,12 @@ class Row:
     stored: bool
     copies: bool
 
+    def ahead(self, device: Device) -> int:
+        """Rows between one and the row that its blocks ask for: what is on its way to the L2 keeps memory busy while
+        the blocks of a cluster wait for each other (H200: 97 to 100% of a copy; 3 to 6 MiB on the way are best, at 16
+        the L2 loses them). Rows that are only read keep it busy by themselves."""
+        return max(AHEAD * device.sms // (self.length * self.loaded), 1) if self.stored else 0
+
     @property
     def rule(self) -> tuple[Fit, int]:
         """What ran fastest on H200 (cluster to be found), and the bytes of a row that a block should have."""
@@ -156,14 +162,7 @@ def held_fit(row: Row, fixed: Order, device: Device) -> Fit | None:
     cluster = row.length // (threads * HELD)
     if not (2 if row.stored and row.weights < 2 else 4) <= cluster <= most or fixed.lanes < threads * row.vector:
         return None
-    return Fit(threads, cluster, HELD_BLOCKS * 256 // threads, 1, True, ahead(row, device))
-
-
-def ahead(row: Row, device: Device) -> int:
-    """Rows between one and the row that its blocks ask for: what is on its way to the L2 keeps memory busy while the
-    blocks of a cluster wait for each other (H200: 97 to 100% of a copy; 3 to 6 MiB on the way are best, at 16 the L2
-    loses them). Rows that are only read keep it busy by themselves."""
-    return max(AHEAD * device.sms // (row.length * row.loaded), 1) if row.stored else 0
+    return Fit(threads, cluster, HELD_BLOCKS * 256 // threads, 1, True, row.ahead(device))
 
 
 def fit(row: Row, fixed: Order, device: Device) -> Fit | None:
@@ -179,4 +178,4 @@ def fit(row: Row, fixed: Order, device: Device) -> Fit | None:
     blocks = min(whole // (share + BESIDE), rule.blocks)
     if blocks == 0 or row.kept == 0 or fixed.lanes < rule.threads * row.vector:
         return None
-    return Fit(rule.threads, cluster, blocks, rule.unroll, ahead=ahead(row, device))
+    return Fit(rule.threads, cluster, blocks, rule.unroll, ahead=row.ahead(device))

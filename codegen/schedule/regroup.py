@@ -36,7 +36,7 @@ class Regroup:
 
     def suits(self, folds: Sequence[Fold]) -> bool:
         """Whether these reductions are folded together this way."""
-        if not folds or self.groups < LEAST_GROUPS or self.team <= WARP or any(f.row.uses_index for f in folds):
+        if not folds or self.groups < LEAST_GROUPS or self.team <= WARP or any(f.unordered for f in folds):
             return False
         if fold_together(self.groups, self.team):
             return False  # one collective takes all groups

@@ -1,0 +1,87 @@
+"""Rows in registers: the longest ones a kernel holds run without a condition a slot, and rows to come are asked for."""
+
+from dataclasses import replace
+
+import pytest
+
+from fuser.codegen import schedule
+from fuser.codegen.loops import If, Kernel, Prefetch, walk
+from fuser.device import find
+from fuser.dtypes import BF16, F32, F64, DType
+from fuser.schedule import CudaSchedule
+from tests.codegen.corpus import Case
+from tests.codegen.test_schedule_long import chosen_for, sizes, under
+
+
+def branches(kernel: Kernel) -> tuple[int, int] | None:
+    """Conditions within the code of whole rows and within that of others; None where there is one code for both."""
+    outer = [s for s in kernel.body if isinstance(s, If) and s.uniform and s.orelse]
+    if not outer:
+        return None
+    found = [sum(isinstance(s, If) for s in walk(part)) for part in (outer[0].then, outer[0].orelse)]
+    return found[0], found[1]
+
+
+@pytest.mark.parametrize("m", [512, 400, 272, 500])
+@pytest.mark.parametrize("dtype", [F32, BF16], ids=str)
+@pytest.mark.parametrize("name", ["softmax", "layer_norm", "cross_entropy", "row_statistics"])
+def test_whole_rows_and_others_keep_their_bits(name: str, dtype: DType, m: int) -> None:
+    case = Case(name, dtype, sizes(5, m))
+    chosen = chosen_for(case)
+    assert chosen.capacity == 512
+    assert chosen.resident or name == "row_statistics"
+    plain = replace(chosen, resident=False, threads=128, threads_per_row=64, vector=1)
+    assert under(case, plain) == [a.tobytes() for a in case.run()]
+
+
+@pytest.mark.parametrize(("m", "there"), [(512, True), (400, True), (500, False)])
+def test_rows_that_can_be_whole_have_code_without_conditions(m: int, there: bool) -> None:
+    (kernel,) = Case("softmax", BF16, sizes(5, m)).kernels
+    found = branches(kernel)
+    assert (found is not None) == there  # 500 is no multiple of 16, so this kernel never meets a row of 512
+    assert found is None or found[0] < found[1]
+
+
+def test_long_programs_are_written_once() -> None:
+    """Two copies of a long program cost more, in registers and compile time, than conditions do."""
+    case = Case("softmax", BF16, sizes(5, 512))
+    few = replace(chosen_for(case), threads=128, threads_per_row=2)
+    case.__dict__["schedules"] = (few,)
+    assert branches(case.kernels[0]) is None
+
+
+def ahead_of(name: str, dtype: DType, n: int, m: int) -> int:
+    case = Case(name, dtype, sizes(n, m))
+    chosen = schedule.choose(case.graph, case.groups[0], case.size_class, find("sm_90"))
+    assert isinstance(chosen, CudaSchedule)
+    assert chosen.resident
+    return chosen.ahead
+
+
+def test_stored_rows_are_asked_for_ahead_where_there_are_many() -> None:
+    rows = ahead_of("softmax", BF16, 1 << 16, 1024)
+    assert rows * 1024 * 2 > 4 << 20  # bytes on their way
+    assert ahead_of("softmax", BF16, 4096, 1024) == 0  # all run at once
+    assert ahead_of("row_statistics", F32, 1 << 16, 1024) == 0  # only read
+
+
+@pytest.mark.parametrize("m", [512, 400])
+def test_what_is_asked_for_ahead_is_in_range_and_changes_no_bit(m: int) -> None:
+    case = Case("softmax", BF16, sizes(21, m))
+    chosen = replace(chosen_for(case), ahead=8)
+    other = replace(case)
+    other.__dict__["groups"], other.__dict__["schedules"] = case.groups, (chosen,)
+    assert any(isinstance(s, Prefetch) for s in walk(other.kernels[0].body))
+    assert [a.tobytes() for a in other.run()] == [a.tobytes() for a in case.run()]
+
+
+def test_a_nan_keeps_its_payload_in_the_order_of_f64() -> None:
+    """Only maxima whose NaNs are all one may join in any order."""
+    from fuser.codegen.schedule.accumulate import folds_of
+    from fuser.codegen.schedule.measures import body_of
+
+    for dtype, free in ((F32, True), (BF16, True), (F64, False)):
+        case = Case("softmax", dtype, sizes(5, 512))
+        body = body_of(case.graph, case.groups[0], tuple(case.size_class.layouts))
+        maximum, total = (folds_of(case.graph, stage.reduces)[0] for stage in body.stages[:2])
+        assert (maximum.unordered, total.unordered) == (free, False)
