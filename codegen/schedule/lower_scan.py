@@ -116,6 +116,7 @@ class RowScan(_Scan):
         self.grid: HostExpr = RowTeams.grid(body, schedule)
         self.team, self.width = schedule.threads_per_row, schedule.vector
         self.tile_elements = self.team * self.width
+        self.span = self.tile_elements * schedule.unroll  # of a round
         self.whole = frame.alignment.divides(self.width, body.length) and not self.attrs.reverse
         self.whole = self.whole and len(body.reduced) <= 1
         self.warps = schedule.threads // WARP
@@ -127,8 +128,12 @@ class RowScan(_Scan):
     def write(self) -> None:
         f, b = self.frame, self.frame.builder
         carry = self.fold.declare(b, "carry", self.identity)
-        with b.loop("base", f.number(0), f.host(self.body.length), self.tile_elements * self.schedule.unroll) as base:
-            self._prefetch(base)
+        rounds = self.schedule.capacity > self.span
+        if self.schedule.ahead and not rounds:
+            self._ask(None)
+        with b.loop("base", f.number(0), f.host(self.body.length), self.span) as base:
+            if self.schedule.ahead and rounds:
+                self._ask(base)
             tiles = [self._tile(f.add(base, g * self.tile_elements)) for g in range(self.schedule.unroll)]
             groups = [self.items(*tile) for tile in tiles]
             prefixes = self._across([items[-1][2] for items in groups])
@@ -137,26 +142,26 @@ class RowScan(_Scan):
                 self._store(lanes, exists, values)
                 assign(b, carry, self.combine(carry, total))
 
-    def _prefetch(self, base: Operand) -> None:
-        """Asks for what comes `ahead` rows (or, in a row of several rounds, rounds) later: memory then has work while a
-        block folds, and the loads find it in the L2."""
+    def _ask(self, base: Operand | None) -> None:
+        """Asks for what comes `ahead` rows (base: rounds of a row, from this one on) later: memory then has work while
+        a block folds, and the loads find it in the L2."""
         f, b, far = self.frame, self.frame.builder, self.schedule.ahead
-        if not far:
-            return
-        row, comes, first, span = self.rows.row, None, base, self.tile_elements * self.schedule.unroll
-        if self.schedule.capacity > span:
-            first = f.add(base, far * span)
-        else:
-            later = f.add(self.rows.point, far)
+        n, span = f.host(self.body.length), min(self.span, self.schedule.capacity)
+        comes: Operand | None
+        if base is None:
+            later, first, stop = f.add(self.rows.point, far), f.number(0), n
             comes = f.less(later, f.host(self.body.rows))
             row = self.rows.at_point(b.apply("where", (comes, later, self.rows.point), f.index))  # stays in range
+        else:
+            row, comes, first = self.rows.row, self.rows.valid, f.add(base, far * span)
+            stop = f.least(f.add(first, span), n)
         names, program = {a.name for a in self.body.reduced}, self.stage.loop
         along = (program.fetch(k) for k in program.fetches if not names.isdisjoint(program.symbols(k)))
         for fetch in dict.fromkeys(along):
             line = LINE_BYTES // fetch.dtype.bytes
-            for k in range(0, min(span, self.schedule.capacity), line * self.team):
+            for k in range(0, span, line * self.team):
                 position = f.add(first, f.add(f.mul(self.rows.member, line), k))
-                inside = f.both(f.less(position, f.least(f.add(first, span), f.host(self.body.length))), comes)
+                inside = f.both(f.less(position, stop), comes)
                 b.prefetch(f.buffer_of(fetch), self.place(row, position).value(fetch.index[0]), inside)
 
     def _tile(
