@@ -17,6 +17,7 @@ import math
 import re
 from collections.abc import Iterable
 from dataclasses import field
+from functools import cache
 from typing import NoReturn
 
 from fuser.errors import ParseError, Span
@@ -143,17 +144,20 @@ def symbol_text(name: str) -> str:
 
 
 # -- tokens ----------------------------------------------------------------------------------------
-_TOKEN = re.compile(
-    r"""(?P<space>[ \t]+)
+_TOKEN = r"""(?P<space>[ \t]+)
       | (?P<string>"(?:[^"\\]|\\.)*")
       | (?P<number>\d+\.?\d*(?:[eE][+-]?\d+)?)
       | (?P<special>!-?(?:inf|nan))
       | (?P<let>\?\d+)
       | (?P<node>%\d+)
       | (?P<name>[A-Za-z_][A-Za-z_0-9.]*|[=$@\#][A-Za-z_0-9.]+)
-      | (?P<op><-|->|//|\*\*|<<|>>|<=|>=|==|!=|[-+*/%<>&|^(){}\[\],:;=`])""",
-    re.VERBOSE,
-)
+      | (?P<op><-|->|//|\*\*|<<|>>|<=|>=|==|!=|[-+*/%<>&|^(){}\[\],:;=`])"""
+
+
+@cache
+def _token() -> re.Pattern[str]:
+    """Compiled when something is parsed: it takes half a millisecond, and most processes only print."""
+    return re.compile(_TOKEN, re.VERBOSE)
 
 
 @dataclass(frozen=True)
@@ -166,9 +170,9 @@ class Token:
 def tokenize(line: str, number: int, filename: str = "<graph>") -> list[Token]:
     """The tokens of a line; ParseError names the first character that starts none."""
     out: list[Token] = []
-    at = 0
+    at, pattern = 0, _token()
     while at < len(line):
-        m = _TOKEN.match(line, at)
+        m = pattern.match(line, at)
         if m is None:
             span = Span(filename, number, at + 1, at + 2, line)
             raise ParseError(f"a graph's text has no token that starts with {line[at]!r}", "graph-text", (span,))

@@ -17,7 +17,7 @@ from operator import attrgetter
 from reprlib import recursive_repr
 from typing import TYPE_CHECKING, Any
 
-MANY = 8  # instances made without a compiled constructor: compiling one (90 us) takes as long as some 50 calls of it
+MANY = 32  # instances made without a compiled constructor: compiling one (90 us) takes as long as some 50 calls of it
 
 if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass
@@ -100,7 +100,7 @@ def _quick_fields(cls: type, kw_only: bool) -> bool:
         fields[name] = f
     cls.__dataclass_fields__ = fields  # type: ignore[attr-defined]
     cls.__dataclass_params__ = _Sample.__dataclass_params__  # type: ignore[attr-defined]
-    cls.__match_args__ = tuple(f.name for f in fields.values() if f.init and not f.kw_only)  # type: ignore[attr-defined]
+    setattr(cls, "__match_args__", tuple(f.name for f in fields.values() if f.init and not f.kw_only))  # noqa: B010
     return True
 
 
