@@ -6,7 +6,7 @@ In: a prepared graph, its groups and decisions, a size class and a device. Out: 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field
 from functools import cached_property
 from os import PathLike
@@ -74,8 +74,8 @@ class Plan:
 
     sizes: the dims that byte counts and times are computed for (those of the call, or representatives). tuned: measured
     schedules, by position of the group, instead of the formula's. cuda_graph: its launches are to be replayed as one.
-    record: the key that it is kept under in the disk cache (empty: it is not). recorded: its kernels as another process
-    left them there, ready to be launched but without loops.
+    record: gives the key that it is kept under in the disk cache (None: it is not). recorded: its kernels as another
+    process left them there, ready to be launched but without loops.
     """
 
     graph: Graph
@@ -88,7 +88,7 @@ class Plan:
     header: str = ""
     tuned: Mapping[int, Schedule] = field(default_factory=dict)
     cuda_graph: bool = False
-    record: str = ""
+    record: Callable[..., str] | None = field(default=None, repr=False)
     recorded: tuple[tuple[Built, ...], ...] | None = field(default=None, repr=False)
 
     @cached_property
@@ -131,8 +131,10 @@ class Plan:
             return self.built
         if self.recorded is not None:
             return self.recorded
-        if self.record:
-            planrecord.save(self.record, self)
+        if self.record is not None:
+            built = self.built  # what the key says of fuser's sources is found out meanwhile
+            planrecord.save(self.record(wait=True), self)
+            return built
         return self.built
 
     @property

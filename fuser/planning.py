@@ -8,6 +8,7 @@ there, where the plan comes from here.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fuser import marks, planrecord
@@ -30,11 +31,11 @@ def make(
 ) -> Plan:  # fmt: skip
     """The plan of a size class; FusionLost where it fuses less than the program demands.
 
-    to_run: its kernels will be launched, so that a record of them is worth a look.
+    to_run: its kernels will be launched, so that a record of them is worth a look, and is left if there is none.
     """
     graph, sizes = traced.graph, {**env, **size_class.representative}
-    key = record_key(traced, size_class, device, tools) if to_run else ""
-    found = planrecord.load(key) if key else None
+    key = partial(_record_key, traced, size_class, device, tools) if to_run and _recordable() else None
+    found = planrecord.load(known) if key is not None and (known := key(wait=not cache.store().is_empty())) else None
     built = _taken_up(found, tools) if found is not None else None
     if found is not None and built is not None:
         groups, decisions = found.groups, found.decisions
@@ -53,14 +54,18 @@ def make(
     return plan
 
 
-def record_key(traced: Traced, size_class: SizeClass, device: Device, tools: Toolchain) -> str:
-    """The key of a plan's record; empty where plans are not kept: there is no cache, or every stage is to be seen."""
-    if not cache.store().folders or settings().debug:
-        return ""
+def _recordable() -> bool:
+    """Whether plans are kept: there is a cache, and nobody asked to see every stage."""
+    return bool(cache.store().folders) and not settings().debug
+
+
+def _record_key(traced: Traced, size_class: SizeClass, device: Device, tools: Toolchain, wait: bool) -> str:
+    """The key of a plan's record; empty where there is none, or none yet."""
     try:
-        return planrecord.key_of(traced.graph, size_class, device, tools.facts(device))
+        facts = tools.facts(device, wait)
     except DeviceError:  # nothing compiles for this device here
         return ""
+    return "" if facts is None else planrecord.key_of(traced.graph, size_class, device, facts)
 
 
 def _taken_up(record: planrecord.Record, tools: Toolchain) -> tuple[tuple[Built, ...], ...] | None:

@@ -98,9 +98,9 @@ def key_of(graph: Graph, size_class: SizeClass, device: Device, facts: tuple[obj
 
 
 def save(key: str, plan: Plan) -> None:
-    """Keep a compiled plan; nothing is kept where a kernel has no binary to come back to."""
+    """Keep a compiled plan, unless it has no key or a kernel no binary to come back to."""
     kernels = tuple(tuple(_described(b) for b in built) for built in plan.built)
-    if not all(k.key for ks in kernels for k in ks):
+    if not key or not all(k.key for ks in kernels for k in ks):
         return
     parts = {"plan": _packed((plan.groups, kernels)), "decisions": _packed(plan.decisions)}
     cache.store().save(key, parts, {})

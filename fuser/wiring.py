@@ -150,12 +150,16 @@ def _compiler(device: Device) -> tuple[object, ...]:
     return "cuda", device.name, nvrtc.version(), nvrtc.options(device.name)
 
 
-def _facts(device: Device) -> tuple[object, ...]:
-    """What plans and their kernels depend on beside the program and the device's numbers."""
+def _facts(device: Device, wait: bool) -> tuple[object, ...] | None:
+    """What plans and their kernels depend on beside the program and the device's numbers. None where fuser's sources
+    are not known yet and nobody is to wait."""
     from fuser import codegen, frontend, passes
 
-    everything = sources.fingerprint(fuser.__path__[0], *codegen.__path__, *frontend.__path__, *passes.__path__)
-    facts = (*_compiler(device), everything, _own_rows(), np.__version__, sys.version_info[:2])
+    roots = (fuser.__path__[0], *codegen.__path__, *frontend.__path__, *passes.__path__)
+    everything = sources.fingerprint(*roots)
+    if everything.known is None and not wait:
+        return None
+    facts = (*_compiler(device), everything.wait(), _own_rows(), np.__version__, sys.version_info[:2])
     if device.kind == "cpu":
         from fuser.codegen.llvm.host import cache_bytes
 

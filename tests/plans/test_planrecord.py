@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -183,7 +184,9 @@ def key(graph: Graph, tools: Toolchain, **changes: Any) -> str:
     plan = planned("P01", "sm_90")
     size_class = replace(plan.size_class, **{k: v for k, v in changes.items() if k != "device"})
     device = replace(find("sm_90"), **changes.get("device", {}))
-    return planrecord.key_of(graph, size_class, device, tools.facts(find("cpu")))
+    facts = tools.facts(find("cpu"), True)
+    assert facts is not None
+    return planrecord.key_of(graph, size_class, device, facts)
 
 
 def test_the_key_covers_whatever_a_plan_depends_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,7 +205,7 @@ def test_the_key_covers_whatever_a_plan_depends_on(monkeypatch: pytest.MonkeyPat
     from fuser import wiring
 
     for name, target, value in (
-        ("fuser's sources", "sources.fingerprint", lambda *roots: "other"),
+        ("fuser's sources", "sources.fingerprint", lambda *roots: SimpleNamespace(known="other", wait=lambda: "other")),
         ("a compiler", "_compiler", lambda device: ("cuda", "sm_90", (99, 0), ())),
         ("NumPy", "np", type("np", (), {"__version__": "9"})),
     ):
