@@ -17,6 +17,10 @@ from fuser.record import dataclass
 
 INSTALL = "pip install 'fuser-compiler[cuda13]'   (without a GPU: cupy-cuda13x and nvidia-cuda-nvrtc suffice)"
 INVALID_OPTION = 5  # NVRTC_ERROR_INVALID_OPTION
+# Options that change no code, and which older NVRTCs lack. minimal: declarations of textures and of the device runtime,
+# which no kernel of fuser's uses, are left out (a sixth of a small kernel's compilation). no-cache: past the cache that
+# newer NVRTCs keep, since what comes out of that has no report of its resources.
+EXTRAS = (("--minimal", "--no-cache"), ("--no-cache",), ())
 QUOTED_LINES = 12  # of the compiler's log, and of source around its first complaint
 
 _REGISTERS = re.compile(r"Used (\d+) registers")
@@ -73,13 +77,15 @@ def options(arch: str, fast_math: bool = False, line_info: bool = False) -> tupl
 
 
 def _run(nvrtc: Any, program: Any, chosen: tuple[str, ...]) -> None:
-    """Compile past the cache that newer NVRTCs keep: what comes out of that has no report of its resources."""
-    try:
-        nvrtc.compileProgram(program, (*chosen, "--no-cache"))
-    except nvrtc.NVRTCError as error:
-        if error.status != INVALID_OPTION:
-            raise
-        nvrtc.compileProgram(program, chosen)
+    """Compile with what this NVRTC knows of `EXTRAS`."""
+    for extra in EXTRAS:
+        try:
+            nvrtc.compileProgram(program, (*chosen, *extra))
+        except nvrtc.NVRTCError as error:
+            if error.status != INVALID_OPTION or not extra:
+                raise
+        else:
+            return
 
 
 def version() -> tuple[int, int]:

@@ -27,22 +27,42 @@ def test_without_cupy_the_way_out_is_named(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 class OldCompiler:
-    """An NVRTC that does not know `--no-cache`."""
+    """An NVRTC that does not know some options."""
 
     class NVRTCError(RuntimeError):
         status = 5
 
-    def __init__(self) -> None:
+    def __init__(self, unknown: set[str]) -> None:
+        self.unknown = unknown
         self.runs: list[tuple[str, ...]] = []
 
     def compileProgram(self, program: Any, options: tuple[str, ...]) -> None:
         self.runs.append(options)
-        if "--no-cache" in options:
+        if self.unknown & set(options):
             raise self.NVRTCError
 
 
-def test_an_nvrtc_without_a_cache_of_its_own_is_asked_twice() -> None:
-    old = OldCompiler()
+@pytest.mark.parametrize(
+    ("unknown", "known"),
+    [
+        (set(), ("--minimal", "--no-cache")),
+        ({"--minimal"}, ("--no-cache",)),
+        ({"--no-cache"}, ()),
+        ({"--minimal", "--no-cache"}, ()),
+    ],
+)
+def test_an_older_nvrtc_is_asked_again_without_what_it_does_not_know(unknown: set[str], known: tuple[str, ...]) -> None:
+    old = OldCompiler(unknown)
     nvrtc._run(old, None, nvrtc.options("sm_80"))
-    assert old.runs == [(*nvrtc.options("sm_80"), "--no-cache"), nvrtc.options("sm_80")]
+    assert old.runs[-1] == (*nvrtc.options("sm_80"), *known)
+    assert all(unknown & set(options) for options in old.runs[:-1])
+
+
+def test_an_option_that_no_nvrtc_knows_is_an_error() -> None:
+    old = OldCompiler({"--std=c++17"})
+    with pytest.raises(OldCompiler.NVRTCError):
+        nvrtc._run(old, None, nvrtc.options("sm_80"))
+
+
+def test_what_changes_no_code_is_not_part_of_a_key() -> None:
     assert "--no-cache" not in nvrtc.options("sm_80")  # the key of a kernel on disk asks no compiler
