@@ -213,7 +213,7 @@ class _Chooser(Pointwise, Scans):
         # 190 us on an H200 where shared memory takes 149.
         if len(self.body.reduced) == 1 and (found := held_fit(row, fixed, self.device)):
             return found
-        found = fit(row, fixed, self.device) if fixed.lanes >= LONG_LANES else short_fit(row, fixed)
+        found = fit(row, fixed, self.device) if fixed.lanes >= LONG_LANES else short_fit(row, fixed, self.device)
         if found is None or length // (found.cluster * found.threads) * self._steps() > 2 * LANE_STEPS:
             return None
         return found

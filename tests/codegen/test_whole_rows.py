@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+import fuser
+from benchmarks import workloads
 from fuser.codegen import schedule
 from fuser.codegen.loops import If, Kernel, Prefetch, walk
 from fuser.device import find
@@ -50,19 +52,26 @@ def test_long_programs_are_written_once() -> None:
     assert branches(case.kernels[0]) is None
 
 
-def ahead_of(name: str, dtype: DType, n: int, m: int) -> int:
+def chosen_of(name: str, dtype: DType, n: int, m: int) -> CudaSchedule:
     case = Case(name, dtype, sizes(n, m))
     chosen = schedule.choose(case.graph, case.groups[0], case.size_class, find("sm_90"))
     assert isinstance(chosen, CudaSchedule)
     assert chosen.resident
-    return chosen.ahead
+    return chosen
 
 
 def test_stored_rows_are_asked_for_ahead_where_there_are_many() -> None:
-    rows = ahead_of("softmax", BF16, 1 << 16, 1024)
-    assert rows * 1024 * 2 > 4 << 20  # bytes on their way
-    assert ahead_of("softmax", BF16, 4096, 1024) == 0  # all run at once
-    assert ahead_of("row_statistics", F32, 1 << 16, 1024) == 0  # only read
+    assert chosen_of("softmax", BF16, 1 << 16, 1024).ahead * 1024 * 2 > 4 << 20  # bytes on their way
+    assert chosen_of("softmax", BF16, 4096, 1024).ahead == 0  # all run at once
+    assert chosen_of("row_statistics", F32, 1 << 16, 1024).ahead == 0  # only read
+
+
+def test_rows_that_wait_in_shared_memory_ask_ahead_too() -> None:
+    (layer_norm,) = workloads.select(workloads.GPU, "A07")
+    (chosen,) = fuser.compile(layer_norm.fn).plan(*layer_norm.specs, device="sm_90").schedules
+    assert isinstance(chosen, CudaSchedule)
+    assert chosen.parked
+    assert chosen.ahead * 8192 * 2 > 4 << 20
 
 
 @pytest.mark.parametrize("m", [512, 400])
