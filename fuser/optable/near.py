@@ -15,21 +15,16 @@ from typing import Any
 import numpy as np
 
 from fuser.dtypes import BOOL
-from fuser.optable.base import Call, Cost, Operand, Resolution, S, ScalarOp, Table
+from fuser.optable.base import Call, Cost, Operand, Resolution, ScalarOp, Table
 from fuser.optable.variants import singles
 
 Array = np.ndarray[Any, Any]
 LEAST = 2.0**-100  # from here on the remainder of a division, 2^-48 of its dividend at least, is exact: no subnormal
 LEAST_QUOTIENT = 2.0**-125  # a normal number, and not by its last rounding
-LARGEST = float(np.finfo(np.float32).max)
-
-
-def _within(x: S, least: float) -> S:
-    return (x >= least) & (x <= LARGEST)
-
-
-def _within_array(x: Array, least: float) -> Array:
-    return np.asarray((x >= least) & (x <= LARGEST))
+LEAST_ROOT = 2.0**-50  # of LEAST
+# No test is from above: an operand that is infinite, or zero or subnormal where the unit takes it for zero, makes one
+# of the instructions subtract an infinity from another or multiply it by zero, and so does a quotient that overflows
+# before its last rounding; a NaN is at least nothing. One that overflows by its last rounding is the right infinity.
 
 
 def _tested(operands: Sequence[Operand]) -> Resolution | None:
@@ -48,9 +43,9 @@ ROWS = (
     ),
     ScalarOp(
         name="divide.holds", arity=3, hidden=True, rule=_tested, cuda={"f32": Call("fuser_divide_holds")},
-        reference=lambda a, b, q: _within_array(np.abs(a), LEAST) & _within_array(np.abs(q), LEAST_QUOTIENT),
-        expand=lambda a, b, q: _within(a.op("absolute"), LEAST) & _within(q.op("absolute"), LEAST_QUOTIENT),
-        exact=True, cost=Cost(3), continuous=False, no_vjp=_NO_VJP, notes="false where one of them is NaN",
+        reference=lambda a, b, q: np.asarray((np.abs(a) >= LEAST) & (np.abs(q) >= LEAST_QUOTIENT)),
+        expand=lambda a, b, q: (a.op("absolute") >= LEAST) & (q.op("absolute") >= LEAST_QUOTIENT),
+        exact=True, cost=Cost(2), continuous=False, no_vjp=_NO_VJP, notes="false where one of them is NaN",
     ),
     ScalarOp(
         name="sqrt.near", arity=1, hidden=True, rule=singles(1), reference=np.sqrt, exact=True,
@@ -59,8 +54,8 @@ ROWS = (
     ),
     ScalarOp(
         name="sqrt.holds", arity=2, hidden=True, rule=_tested, cuda={"f32": Call("fuser_sqrt_holds")},
-        reference=lambda x, y: _within_array(x, LEAST), expand=lambda x, y: _within(x, LEAST), exact=True,
-        cost=Cost(2), continuous=False, no_vjp=_NO_VJP, notes="false where x is NaN",
+        reference=lambda x, y: np.asarray(y >= LEAST_ROOT), expand=lambda x, y: y >= LEAST_ROOT, exact=True,
+        cost=Cost(1), continuous=False, no_vjp=_NO_VJP, notes="false where y is NaN",
     ),
 )  # fmt: skip
 

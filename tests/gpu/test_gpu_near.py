@@ -36,7 +36,7 @@ def busy(a: Any, b: Any) -> Any:
     q, r = a / b, np.sqrt(abs(a))
     s = r / abs(b)
     wasted = np.exp(-np.exp(-np.exp(-np.exp(-abs(a)))) - np.exp(-np.log(abs(b)))) * np.exp(-np.log(abs(a)))
-    return q, r, s, np.sqrt(s), wasted
+    return q, r, s, np.sqrt(s), np.sqrt(b), wasted
 
 
 @pytest.mark.parametrize("near", [False, True])
@@ -51,7 +51,7 @@ def test_grouped_divisions_have_numpys_bits(near: bool) -> None:
     with np.errstate(all="ignore"):
         q, r = given[0] / given[1], np.sqrt(abs(given[0]))
         s = r / abs(given[1])
-        want = [q, r, s, np.sqrt(s)]
+        want = [q, r, s, np.sqrt(s), np.sqrt(given[1])]
     for got, expected in zip(f(*on_device), want, strict=False):
         found = got.get()
         np.testing.assert_array_equal(np.isnan(found), np.isnan(expected))
