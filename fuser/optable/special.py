@@ -142,9 +142,9 @@ def _gamma_one(x: float) -> float:
 # Costs: the f32 function's instructions in SASS (NVRTC 13, sm_90), slow paths apart, and registers beyond its operands.
 ERRORS = (
     ScalarOp(
-        name="erf", arity=1, rule=floats(1), reference=elementwise(math.erf), cuda=c_call("erf"),
-        expand=errorfunctions.erf,
-        cost=Cost(27, sfu=1, registers=4, wide=6), ulp={"f32": 2, "f64": 2}, domain=(-5, 5), names=_names("erf", "erf"),
+        name="erf", arity=1, rule=floats(1), reference=elementwise(math.erf),
+        cuda={"f32": Call("fuser_erf"), "f64": Call("erf")}, expand=errorfunctions.erf,
+        cost=Cost(22, sfu=1, registers=4, wide=6), ulp={"f32": 2, "f64": 2}, domain=(-5, 5), names=_names("erf", "erf"),
         vjp=lambda g, y, x: (g * (-(x * x)).op("exp") * TWO_OVER_SQRT_PI,), notes="keeps -0.0",
     ),
     ScalarOp(
