@@ -304,8 +304,9 @@ class Receive:
 
 @dataclass(frozen=True)
 class Publish:
-    """Hands `value` to whoever awaits `buffer[index]`; once for each index. `buffer` has role "flags": each index takes
-    `flag_words(dtype)` of its words, and value and flag are in one word, so neither is ever seen without the other."""
+    """Hands `value` to whoever awaits `buffer[index]`; once for each index. `buffer` has role "flags" or "slots": each
+    index takes `flag_words(dtype)` of its words, and value and flag are in one word, so neither is ever seen without
+    the other."""
 
     buffer: str
     index: Operand
@@ -315,7 +316,8 @@ class Publish:
 
 @dataclass(frozen=True)
 class Await:
-    """`var` is the value published at `buffer[index]`, waited for where `mask` holds; elsewhere it is 0.
+    """`var` is the value published at `buffer[index]`, waited for where `mask` holds; elsewhere it is 0. Of slots each
+    is awaited once in a launch, by one thread, which leaves it as it was before.
 
     Only from blocks that drew an earlier number from a ticket, and which they publish before they wait for this
     block: the interpreter runs blocks in that order, in lock step, and takes a value not yet there for a deadlock.
@@ -338,7 +340,7 @@ SIMT_ONLY = (
     Mailbox, Send, Receive, Publish, Await, Prefetch,
 )  # fmt: skip
 
-BufferRole = Literal["in", "out", "inout", "workspace", "counter", "flags"]
+BufferRole = Literal["in", "out", "inout", "workspace", "counter", "flags", "slots"]
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ from fuser.hostexpr import Dim, wrap
 from fuser.optable import table as default_table
 from fuser.optable.base import Table
 from fuser.optable.evaluate import NumPyEmit, evaluate_scalar
+from fuser.toolchain import RESTORED, ZEROED
 
 __all__ = ["SimtError", "run"]
 
@@ -81,7 +82,7 @@ class _Launch:
         if self.grid[0] % self.cluster:
             raise SimtError(f"a grid of {self.grid[0]} is no multiple of its clusters of {self.cluster}", "simt-grid")
         self.sync = Sync(self.grid[0] * self.grid[1], self.threads, self.cluster)
-        self.clock = 0
+        self.clock, self.slots = 0, {b.name for b in kernel.buffers if b.role == "slots"}
         self.published: dict[tuple[str, int], Any] = {}  # values behind flags
         self.scalars = {p.name: np.full((1, 1), p.expr.evaluate(env), p.dtype.numpy) for p in kernel.scalars}
         self.memory = {b.name: self.bind(b, buffers[b.name]) for b in kernel.buffers}
@@ -100,7 +101,7 @@ class _Launch:
         loads = any(isinstance(s, READS) and s.buffer == b.name for s in statements)
         if stores:
             memory.track(reads=loads)
-        if b.role in ("counter", "flags") and array[:size].any():
+        if b.role in ZEROED and array[:size].any():
             raise SimtError(f"{b.role} `{b.name}` does not start at zero", "simt-counter")
         return memory
 
@@ -116,8 +117,8 @@ class _Launch:
                 machine.copies.left()
                 self.sync.left(batch)
         for b in self.kernel.buffers:
-            if b.role == "counter" and self.memory[b.name].data.any():
-                raise SimtError(f"counter `{b.name}` is not left at zero", "simt-counter")
+            if b.role in RESTORED and self.memory[b.name].data.any():
+                raise SimtError(f"{b.role} `{b.name}` is not left at zero", "simt-counter")
 
 
 class _Machine:
@@ -393,8 +394,7 @@ class _Machine:
         memory = self.memory[s.buffer]
         index = np.broadcast_to(self.value(s.index), self.lanes).astype(np.int64) * words
         active = self.full(self.narrow(mask, None if s.mask is None else self.value(s.mask)))
-        memory.check_bounds(index[active], 1)
-        memory.check_bounds(index[active] + words - 1, 1)
+        memory.check_bounds(np.append(index[active], index[active] + words - 1), 1)
         return memory, active, np.where(active, index, 0)
 
     def publish(self, s: loops.Publish, mask: Mask) -> None:
@@ -412,5 +412,9 @@ class _Machine:
         if active.any() and not memory.data[first[active]].all():
             place = int(first[active][memory.data[first[active]] == 0][0])
             raise SimtError(f"`{s.buffer}`[{place}] is waited for and nobody publishes it", "simt-flag")
-        found[active] = [self.launch.published[s.buffer, place] for place in first[active].tolist()]
+        places = first[active].tolist()
+        if (once := s.buffer in self.launch.slots) and len(set(places)) < len(places):
+            raise SimtError(f"a slot of `{s.buffer}` is awaited twice", "simt-flag")
+        found[active] = [self.launch.published[s.buffer, place] for place in places]
+        memory.data[first[active]] = not once
         self.values[s.var.name] = found

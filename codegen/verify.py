@@ -408,7 +408,7 @@ class _Checker:
         self.operand(s.index)
         if s.mask is not None:
             self.operand(s.mask, BOOL)
-        if s.buffer not in self.buffers or self.buffers[s.buffer].role != "flags":
+        if s.buffer not in self.buffers or self.buffers[s.buffer].role not in ("flags", "slots"):
             self.say(f"`{s.buffer}` holds no flags")
 
     def publish(self, s: Publish) -> None:

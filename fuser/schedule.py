@@ -41,6 +41,8 @@ class CudaSchedule:
     multiples: tuple[str, ...] = ()
     factors: tuple[tuple[str, int], ...] = ()  # (dim symbol, power of two that divides it) of dims not in `multiples`
     turns: int = 1  # split: segments (or sets of them) that a block folds one after another
+    sharers: int = 1  # split rows: blocks that share a segment, each with a run of its lanes
+    slots: bool = False  # split: partials go to the block that starts last, which waits for them, a thread for each
     cluster: int = 1  # rows: neighbouring blocks that share a row, each keeping its segments of it
     parked: bool = False  # resident rows wait in shared memory instead of registers
     copies: bool = False  # parked: rows go there by asynchronous copies, all of a block's on their way at once

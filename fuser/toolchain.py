@@ -33,6 +33,9 @@ class Resources:
     expected: int = -1
 
 
+ZEROED, RESTORED = ("counter", "flags", "slots"), ("counter", "slots")  # roles: zero before a launch, and after it
+
+
 class BufferLike(Protocol):
     """A kernel's global array parameter (`codegen.loops.BufferParam`)."""
 

@@ -177,6 +177,22 @@ HELPERS: dict[str, tuple[str, ...]] = {
         "    return whole.value;",
         "}",
     ),
+    "fuser_take": (
+        "template <class T> " + _FUNCTION + "T fuser_take(long long* slots, long long index) {",
+        "    const int words = ((int)sizeof(T) + 3) / 4;",
+        "    union { T value; unsigned int part[words]; } whole = {};",
+        "    for (int k = 0; k < words; ++k) {",
+        "        unsigned long long word;",
+        "        do {",
+        '            asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];"',
+        '                         : "=l"(word) : "l"(slots + index * words + k) : "memory");',
+        "        } while ((word >> 32) == 0);",
+        "        whole.part[k] = (unsigned int)word;",
+        "        slots[index * words + k] = 0;",
+        "    }",
+        "    return whole.value;",
+        "}",
+    ),
     **ARITHMETIC,
 }
 

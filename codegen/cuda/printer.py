@@ -44,6 +44,7 @@ class _Printer:
         self.depth = 0
         self.vectors: set[tuple[DType, int]] = set()
         self.arrays: dict[str, DType] = {b.name: b.dtype for b in kernel.buffers}
+        self.slots = {b.name for b in kernel.buffers if b.role == "slots"}
         self.plain = addresses(kernel.body)
         self.vectored = _vectored(kernel)
         self.names = _names(kernel, table)
@@ -239,7 +240,8 @@ class _Printer:
 
     def wait_for(self, s: loops.Await) -> None:
         kind = c_type(s.var.dtype)
-        found = f"fuser_await<{kind}>({self.names[s.buffer]}, {self.value(s.index)})"
+        wait = "fuser_take" if s.buffer in self.slots else "fuser_await"
+        found = f"{wait}<{kind}>({self.names[s.buffer]}, {self.value(s.index)})"
         self.define(s.var, found if s.mask is None else f"{self.value(s.mask)} ? {found} : ({kind})0")
 
 

@@ -32,6 +32,7 @@ from fuser.codegen.schedule.body import Layouts
 from fuser.codegen.schedule.cuda_pointwise import Pointwise
 from fuser.codegen.schedule.cuda_scan import Scans
 from fuser.codegen.schedule.exchange import SHARED_LIMIT
+from fuser.codegen.schedule.flight import LONE_BLOCK
 from fuser.codegen.schedule.frame import Frame
 from fuser.codegen.schedule.lower_resident import reuse_of
 from fuser.codegen.schedule.measures import BLOCK, LANE_STEPS, body_of
@@ -186,13 +187,15 @@ class _Chooser(Pointwise, Scans):
     def _split_rows(self, chosen: CudaSchedule, rows: int) -> CudaSchedule:
         """Segments on blocks: how many in turn, and more on the way than where rows have blocks of their own."""
         blocks = max(rows * chosen.threads_per_row // chosen.threads, 1)
-        turns = 1 if chosen.threads_per_row > 512 else self._turns(chosen.order, blocks)
+        turns = 1 if chosen.threads_per_row > 512 else self._turns(chosen, blocks)
+        chosen = replace(chosen, sharers=self._sharers(chosen, rows))
         unroll = self._vectors_in_flight(chosen, blocks * chosen.order.segments // turns)
         plain = chosen.threads == BLOCK and self._state_registers() == 1 and self._steps() < 16
         plain = plain and not self._few(blocks * chosen.order.segments // turns, chosen)
         narrow = chosen.threads_per_row * chosen.vector == chosen.order.lanes and unroll <= 4
         plain_blocks = 5 if narrow else 4  # 48 registers or 64
-        return replace(chosen, turns=turns, unroll=unroll, min_blocks=plain_blocks if plain else 1)
+        chosen = replace(chosen, turns=turns, unroll=unroll, min_blocks=plain_blocks if plain else 1)
+        return replace(chosen, slots=self._slots(chosen, rows))
 
     def _parked(self, fixed: Order, vector: int, length: int) -> Fit | None:
         """How rows wait in shared memory or in a cluster's registers: long ones of several stages, and what registers
@@ -281,7 +284,10 @@ class _Chooser(Pointwise, Scans):
         if few := self._few_columns(vector):
             vector, across = few, 1
         elif axes:  # no more threads side by side than there are columns
+            vector, across = self._narrow(vector, across, fixed)
             across = min(across, ceil_pow2(-(-self._representative(axes[-1].extent) // vector)))
+            if rounds := self._lone(vector, fixed, length):
+                return self._schedule("columns", LONE_BLOCK, vector, rounds, 1, fixed, length)
         blocks = self._representative(self.body.rows) // (across * vector)
         kind: CudaKind = "split" if self._splits(fixed, blocks) else "columns"
         most = 128 if few else 256 if kind == "split" else 512  # a thread a column folds all members' states

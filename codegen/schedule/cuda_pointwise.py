@@ -39,6 +39,8 @@ class Pointwise(InFlight):
             return replace(self._schedule("pointwise", THIN, vector, 1), min_blocks=self.device.threads // THIN)
         if (strip := self._strip(vector, total)) > 1:
             return replace(self._schedule("pointwise", THIN, vector, 1), strip=strip)
+        if total <= self.device.sms * THIN:  # one H200: gelu of 16,384 f32 with weights 1.47 -> 1.43 us
+            return self._schedule("pointwise", BLOCK, 1, 1)
         return self._schedule("pointwise", THIN, vector, self._unroll(vector, total))
 
     def _strip(self, vector: int, total: int) -> int:

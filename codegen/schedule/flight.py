@@ -12,6 +12,10 @@ from fuser.order import Order
 from fuser.schedule import CudaSchedule
 
 AHEAD = 48 << 10  # bytes an SM of rows that are asked for before their turn, each held by one block
+LONE_ROWS, LONE_BLOCK = 32, 128  # rows of columns of which a thread has all lanes, at most; threads of their blocks
+LONE_REGISTERS = 64  # of what such a thread loads together, and of its states
+BLOCK_BYTES = 256 << 10  # that a block of a split reduction takes in turns
+SLOT_BYTES = 16 << 10  # of slots for the partials of a small split reduction; a quarter of a device's lasting zeros
 
 
 class InFlight(Measures):
@@ -55,10 +59,8 @@ class InFlight(Measures):
         """Rounds of a share that a thread has on the way together: 128 bytes, and 256 where the blocks leave the device
         mostly idle, so that all that is left to hide latency is the thread itself (one H200: the sum of |x| over 64 KB
         5.9 -> 4.7 us, 1 MB 7.9 -> 6.2, 8 MB 9.7 -> 8.6, 1 GB of bf16 138 -> 134)."""
-        reduced = {a.name for a in self.body.reduced}
-        walks = [(p, k) for p in self.body.programs for k in p.fetches if not p.symbols(k).isdisjoint(reduced)]
-        element = sum(p.fetch(k).dtype.bytes for p, k in walks)
-        groups = chosen.order.lanes // (chosen.threads_per_row * chosen.vector)
+        element = self._element_bytes()
+        groups = chosen.order.lanes // (chosen.threads_per_row * chosen.vector * chosen.sharers)
         width, rounds = groups * chosen.vector, chosen.capacity // (chosen.order.segments * chosen.order.lanes)
         states = chosen.order.lanes // chosen.threads_per_row * self._state_registers(narrow=self.bits == 32)
         few, unroll = self._few(blocks, chosen), chosen.unroll
@@ -73,25 +75,74 @@ class InFlight(Measures):
             unroll *= 2
         return unroll
 
+    def _sharers(self, chosen: CudaSchedule, rows: int) -> int:
+        """Blocks that share a segment, each with some of the groups of lanes that a thread would have: where there are
+        fewer segments than multiprocessors (one H200: the sum of |x| over 1 MB 2.92 -> 2.69 us)."""
+        groups = chosen.order.lanes // (chosen.threads_per_row * chosen.vector)
+        sharers, alone = 1, chosen.threads == chosen.threads_per_row
+        while alone and sharers < groups and rows * chosen.order.segments * sharers * 2 <= self.device.sms:
+            sharers *= 2
+        return sharers
+
+    def _narrow(self, vector: int, across: int, fixed: Order) -> tuple[int, int]:
+        """(elements, threads side by side) of columns that leave most of the device's threads unused: 4 bytes a thread,
+        128 a warp, so that the device has more threads to wait with and each has all its rows on the way (one H200:
+        256 rows of 1024 f32 2.41 -> 1.79 us)."""
+        return (max(vector // 4, 1), 32) if vector > 1 and self._few_threads(fixed, vector) else (vector, across)
+
+    def _lone(self, vector: int, fixed: Order, length: int) -> int:
+        """Rounds of loads of a thread that has all lanes of its columns, and so waits for no other: where columns are
+        short and few (one H200: 16 rows of 1024 f32 1.51 -> 1.40 us). 0 where they are not, or take the registers."""
+        if length > LONE_ROWS or not self._few_threads(fixed):
+            return 0
+        rounds = max(length // fixed.lanes, 1)
+        loaded = sum(p.fetch(k).dtype.bytes for p in self.body.programs for k in self._streams(p)) * rounds
+        each = vector * (loaded // 4 + self._state_registers())
+        return rounds if fixed.lanes * each <= LONE_REGISTERS else 0
+
+    def _few_threads(self, fixed: Order, vector: int = 1) -> bool:
+        """Whether columns of one segment, a thread for each lane of so many of them, leave most threads unused."""
+        threads = self._representative(self.body.rows) // vector * fixed.lanes
+        return fixed.segments == 1 and threads <= self.device.sms * BLOCK
+
+    def _element_bytes(self) -> int:
+        """Bytes that are loaded for an element of a row."""
+        reduced = {a.name for a in self.body.reduced}
+        walks = [(p, k) for p in self.body.programs for k in p.fetches if not p.symbols(k).isdisjoint(reduced)]
+        return sum(p.fetch(k).dtype.bytes for p, k in walks)
+
     def _few(self, blocks: int, chosen: CudaSchedule) -> bool:
         """Whether they leave most of the device's threads unused."""
         return blocks * chosen.threads <= self.device.sms * BLOCK
 
-    def _turns(self, fixed: Order, blocks: int) -> int:
-        """Segments a block folds in turn: what a block costs at its end is spread over them, 16 blocks an SM remain."""
+    def _turns(self, chosen: CudaSchedule, blocks: int) -> int:
+        """Segments a block folds in turn: what a block costs at its end is spread over them, up to 256 KiB, while a
+        dozen blocks an SM remain (one H200: 2^28 bf16 123.4 -> 121.5 us)."""
         turns = 1
         levels = 12 // self._state_registers()  # of the fold over turns, each in registers of its own
-        while turns < min(8, 1 << levels) and max(blocks, 1) * fixed.segments // (turns * 2) >= 16 * self.device.sms:
+        segments, held = chosen.order.segments, chosen.capacity // chosen.order.segments * self._element_bytes()
+        while (
+            turns < min(8, 1 << levels)
+            and turns * 2 * held <= BLOCK_BYTES
+            and max(blocks, 1) * segments // (turns * 2) >= 12 * self.device.sms
+        ):
             turns *= 2
         return turns
 
+    def _slots(self, chosen: CudaSchedule, rows: int) -> bool:
+        """Whether partials are so few that each has a thread that waits for it: no block then waits for its partial and
+        its ticket to arrive (one H200: the sum of |x| over 1 MB 2.69 -> 2.41 us, over 8 MB 4.62 -> 4.35)."""
+        parts = chosen.order.segments // chosen.turns * chosen.sharers
+        lone = chosen.threads == chosen.threads_per_row
+        return lone and parts <= chosen.threads and rows * parts * self._state_registers() * 8 <= SLOT_BYTES
+
     def _rows_in_flight(self, rows: int, vector: int, threads: int) -> int:
         """Rows (of `rows` that a thread has) on the way together: 4, more where too few threads run to keep the memory
-        busy, and 64 bytes more of registers each time."""
+        busy, up to 256 bytes and 32 rows."""
         element = sum(p.fetch(k).dtype.bytes for p in self.body.programs for k in self._streams(p))
         unroll = 4
         while (
-            unroll < 16
+            unroll < 32
             and unroll * 2 * vector * max(element, 1) <= 256
             and unroll * 2 * vector * self._steps() <= LANE_STEPS
             and threads * vector * element * unroll < self.device.inflight * self.device.sms

@@ -169,6 +169,9 @@ class Frame:
     def block(self) -> Operand:
         return self.builder.apply("cast", (self.builder.special("block"),), self.index)
 
+    def block_y(self) -> Operand:
+        return self.builder.apply("cast", (self.builder.special("block_y"),), self.index)
+
     def _operand(self, x: Operand | int) -> Operand:
         return self.number(x) if isinstance(x, int) else x
 

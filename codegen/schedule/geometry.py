@@ -100,7 +100,8 @@ class RowTeams:
         self.frame, self.body, self.schedule = frame, body, schedule
         self.team = schedule.threads_per_row
         self.width = schedule.vector
-        self.split = max(schedule.cluster // schedule.order.segments, 1)  # blocks that share a segment's lanes
+        # blocks that share a segment's lanes: of a cluster, or of the parts of a split (grid y)
+        self.split = max(schedule.cluster // schedule.order.segments, 1) * schedule.sharers
         self.groups = schedule.order.lanes // (self.team * self.width * self.split)
         self.variable = body.reduced[-1].name if body.reduced else "r"
         per_block = schedule.threads // self.team
@@ -130,7 +131,8 @@ class RowTeams:
         f = self.frame
         first = f.add(base, f.mul(self.member, self.width))
         if self.split > 1:  # the highest bits of the lane number are the block's
-            first = f.add(first, f.mul(f.rem(self.rank, self.split), self.groups * self.team * self.width))
+            block = f.block_y() if self.schedule.sharers > 1 else self.rank
+            first = f.add(first, f.mul(f.rem(block, self.split), self.groups * self.team * self.width))
         return [f.add(first, g * self.team * self.width) for g in range(self.groups)]
 
     def at_point(self, point: Operand) -> IndexEmitter:
@@ -222,11 +224,11 @@ class RowTeams:
 class ColumnTeams:
     """Tiles lie along the innermost parallel axis; the `threads_per_row` members of a team share a column tile.
 
-    A team has the order's lanes, times the segments that it folds at once (members of one segment are neighbours).
+    A team has the order's lanes, times the segments that it folds at once (members of one segment are neighbours). A
+    team of one thread has all lanes itself, a group each.
     """
 
     folds_tile = False
-    groups = 1
 
     def __init__(self, frame: Frame, body: Body, schedule: CudaSchedule) -> None:
         self.frame, self.body, self.schedule = frame, body, schedule
@@ -238,6 +240,7 @@ class ColumnTeams:
         thread, tiles = f.thread(), column_blocks(body, schedule)
         self.member = f.div(thread, self.across)
         lanes = schedule.order.lanes
+        self.groups = lanes if self.team == 1 else 1
         self.lane = f.rem(self.member, lanes)
         self.segment = f.div(self.member, lanes) if self.team > lanes else None
         self.rank = f.rem(f.block(), schedule.cluster)  # which of the blocks that share a column tile
@@ -268,10 +271,11 @@ class ColumnTeams:
             self.exchange.reserve(groups)
 
     def positions(self, base: Operand) -> list[Operand]:
-        return [self.frame.add(base, self.lane)]
+        first = base if self.team == 1 else self.frame.add(base, self.lane)
+        return [self.frame.add(first, g) for g in range(self.groups)]
 
     def lanes_of(self, fold: Fold) -> int:
-        return self.width
+        return self.width if fold.unordered else self.groups * self.width
 
     def lanes(self, position: Operand) -> list[IndexEmitter]:
         found = bind_axes(self.frame, self.body.ranges, self.body.reduced, position, self.body.length)
@@ -283,8 +287,14 @@ class ColumnTeams:
 
     def fold(self, accumulators: Sequence[Accumulator]) -> list[list[State]]:
         b = self.frame.builder
-        parts = [(a.fold, [a.fold.widen(lane, b) for lane in a.lanes]) for a in accumulators]
+        parts = [(a.fold, [a.fold.widen(lane, b) for lane in self._columns(a)]) for a in accumulators]
         return self.across_team(parts, self.team)
+
+    def _columns(self, a: Accumulator) -> list[State]:
+        """A state a column: the lanes that a thread has of each, folded."""
+        if len(a.lanes) == self.width:
+            return list(a.lanes)
+        return [a.folded(self.frame.builder, range(j, len(a.lanes), self.width)) for j in range(self.width)]
 
     def across_team(self, parts: Sequence[tuple[Fold, list[State]]], width: int) -> list[list[State]]:
         return [states for _, states in parts] if width == 1 else self.exchange.fold(parts, self.member, width)

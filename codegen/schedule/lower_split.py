@@ -1,21 +1,24 @@
 """Split reductions on CUDA: some segments a block, the last block of a row or column tile combines the partials.
 
-In: a body with one reducing stage, a schedule with several segments. Out: one kernel with a workspace for the partials
-and a counter. Every partial is written before its block takes a ticket; the block that draws the last ticket reads all
-of them and folds them pairwise in segment order, so which block comes last changes nothing.
+In: a body with one reducing stage, a schedule whose segments (or parts of their lanes) are spread over blocks. Out: one
+kernel with room for the partials and a counter. Every partial is written before its block takes a ticket; the block
+that draws the last ticket reads all of them and folds them pairwise in segment order, so which block comes last changes
+nothing. Small inputs do not wait for that: a block takes its ticket when it starts, partials are published in slots,
+and the block that started last waits for those of all others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fuser.codegen.loops import Kernel, Launch, Operand
+from fuser.codegen.loops import Kernel, Launch, Operand, Var
 from fuser.codegen.schedule.accumulate import Carry, Fold, State, folds_of
 from fuser.codegen.schedule.body import Body, StageBody
 from fuser.codegen.schedule.frame import Frame
 from fuser.codegen.schedule.geometry import ColumnTeams, RowTeams
 from fuser.codegen.schedule.lower_reduce import Stages, Totals
-from fuser.dtypes import BOOL, I32
+from fuser.codegen.storage import flag_words
+from fuser.dtypes import BOOL, I32, I64
 from fuser.record import dataclass
 from fuser.schedule import CudaSchedule
 
@@ -34,7 +37,7 @@ def lower(frame: Frame, body: Body, schedule: CudaSchedule, columns: bool) -> Ke
 
 @dataclass(frozen=True)
 class Partials:
-    """The workspace of one fold: an array of [parts, parallel points] for each component of its state."""
+    """The workspace (or slots) of one fold: an array of [parts, parallel points] for each component of its state."""
 
     fold: Fold
     buffers: tuple[str, ...]
@@ -48,20 +51,31 @@ class SplitStages(Stages):
 
     @property
     def parts(self) -> int:
-        return self.segments // (self.at_once * self.schedule.turns)
+        return self.segments // (self.at_once * self.schedule.turns) * self.schedule.sharers
 
     def write(self, counter: str) -> None:
         first, *later = self.body.stages
         b = self.frame.builder
-        part = b.apply("cast", (b.special("block_y"),), self.frame.index)
+        part = self.frame.block_y()
         folds = folds_of(self.frame.graph, first.reduces)
         partials = [self._workspace(fold) for fold in folds]
         turns = self.schedule.turns
-        totals = self.turns_in_order(self.prepare(first), folds, self.frame.mul(part, turns), turns)
+        turn = self.frame.mul(self.frame.div(part, self.schedule.sharers), turns)
+        number = self._started(counter) if self.schedule.slots else None
+        totals = self.turns_in_order(self.prepare(first), folds, turn, turns)
+        flag = b.alloc("last", I32, 1, "shared")
         with b.branch(self.geometry.leader):
             for (_, states), partial in zip(totals, partials, strict=True):
                 self._write(partial, part, states)
-        with b.branch(self._is_last(counter), uniform=True):
+            if self._lone_leader:
+                b.store(flag, 0, self._done(counter) if number is None else number)
+        if not self._lone_leader:
+            b.barrier()
+            with b.branch(self._first_thread):
+                b.store(flag, 0, self._done(counter) if number is None else number)
+        b.barrier()
+        is_last = b.apply("equal", (b.load(flag, 0), b.literal(self.parts - 1, I32)), BOOL)
+        with b.branch(is_last, uniform=True):
             self._epilogue(partials, (first, *later))
 
     def _epilogue(self, partials: Sequence[Partials], stages: Sequence[StageBody]) -> None:
@@ -72,6 +86,9 @@ class SplitStages(Stages):
     def _workspace(self, fold: Fold) -> Partials:
         size = self.body.rows * self.parts
         b = self.frame.builder
+        if self.schedule.slots:
+            sized = [size * flag_words(t) for t in fold.dtypes]
+            return Partials(fold, tuple(b.buffer("partial", I64, "slots", None, n) for n in sized))
         return Partials(fold, tuple(b.buffer("partial", t, "workspace", None, size) for t in fold.dtypes))
 
     def _place(self, part: Operand, lane: int) -> Operand:
@@ -82,18 +99,32 @@ class SplitStages(Stages):
     def _write(self, partial: Partials, part: Operand, states: Sequence[State]) -> None:
         for lane, state in enumerate(states):
             for buffer, value in zip(partial.buffers, state, strict=True):
-                self.frame.builder.store(buffer, self._place(part, lane), value)
+                b, place = self.frame.builder, self._place(part, lane)
+                (b.publish if self.schedule.slots else b.store)(buffer, place, value)
 
-    def _is_last(self, counter: str) -> Operand:
-        """Whether this block is the last of its grid column to arrive; the same for all its threads."""
+    @property
+    def _lone_leader(self) -> bool:
+        """Whether one thread writes all partials of a block: its ticket then needs no barrier before it."""
+        return isinstance(self.geometry, RowTeams) and self.schedule.threads == self.schedule.threads_per_row
+
+    @property
+    def _first_thread(self) -> Operand:
         b = self.frame.builder
-        flag = b.alloc("last", I32, 1, "shared")
-        b.barrier()
-        zero = b.literal(0, I32)
-        with b.branch(b.apply("equal", (b.special("thread"), zero), BOOL)):
-            b.store(flag, 0, b.ticket(counter, b.special("block"), self.parts - 1))
-        b.barrier()
-        return b.apply("equal", (b.load(flag, 0), b.literal(self.parts - 1, I32)), BOOL)
+        return b.apply("equal", (b.special("thread"), b.literal(0, I32)), BOOL)
+
+    def _done(self, counter: str) -> Operand:
+        """The number of this block among those of its grid column, in the order in which they are done."""
+        b = self.frame.builder
+        return b.ticket(counter, b.special("block"), self.parts - 1)
+
+    def _started(self, counter: str) -> Var:
+        """The number in the order in which they start, in the first thread: asked for before the loads, so that nobody
+        waits for it. Whoever starts last may wait for all others, which publish without waiting for anyone."""
+        b = self.frame.builder
+        number = b.mutable("number", b.literal(0, I32))
+        with b.branch(self._first_thread):
+            b.assign(number, b.ticket(counter, b.special("block"), self.parts - 1, ordered=False))
+        return number
 
     def _combined(self, partials: Sequence[Partials]) -> Totals:
         """All partials folded: a run of consecutive parts a team member, then over the team."""
@@ -118,5 +149,8 @@ class SplitStages(Stages):
     def _some(self, partial: Partials, lane: int, first: Operand, count: int, mask: Operand | None) -> State:
         """The fold of `count` consecutive parts."""
         b, places = self.frame.builder, [self._place(self.frame.add(first, k), lane) for k in range(count)]
+        if self.schedule.slots:
+            pairs = list(zip(partial.buffers, partial.fold.dtypes, strict=True))
+            return partial.fold.tree(b, [tuple(b.wait_for(s, at, t, mask) for s, t in pairs) for at in places])
         states = [tuple(b.load(buffer, at, mask) for buffer in partial.buffers) for at in places]
         return partial.fold.tree(b, states)

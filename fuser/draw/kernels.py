@@ -94,7 +94,8 @@ def _cuda(plan: Plan, k: PlannedKernel, s: CudaSchedule) -> str:
         blocks = f" of {units.count(s.cluster, 'block')}" if s.cluster > 1 else ""
         kept = f"row kept in {where}{blocks}{_ahead(s)}"
         return f"{s.threads_per_row * s.cluster} threads/row, {steps} x {vector} each, {kept}"
-    return f"{s.threads_per_row} threads/row, {s.unroll} x {vector} each{_order(s)}{_ahead(s)}"
+    blocks = f", {s.sharers} blocks a share" if s.sharers > 1 else ""
+    return f"{s.threads_per_row} threads/row, {s.unroll} x {vector} each{_order(s)}{blocks}{_ahead(s)}"
 
 
 def _ahead(s: CudaSchedule) -> str:

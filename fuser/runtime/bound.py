@@ -24,7 +24,7 @@ from fuser.runtime import values
 from fuser.runtime.arena import ALIGNMENT, Life, place
 from fuser.runtime.library import View, view_of
 from fuser.strided import strided
-from fuser.toolchain import Built
+from fuser.toolchain import RESTORED, ZEROED, Built
 
 _CTYPES: dict[str, Any] = {
     "bool": ctypes.c_uint8, "i8": ctypes.c_int8, "i16": ctypes.c_int16, "i32": ctypes.c_int32, "i64": ctypes.c_int64,
@@ -233,7 +233,7 @@ class Binder:
                 slots.append(self._place(self.graph.by_id[b.node]))
             else:
                 nbytes = int(wrap(b.size).evaluate(self.env)) * b.dtype.bytes
-                block = Scratch(nbytes, b.role in ("counter", "flags"), b.role == "counter")
+                block = Scratch(nbytes, b.role in ZEROED, b.role in RESTORED)
                 slots.append(self._workspace(b.name, block))
         if 0 in grid:
             return None  # nothing to do; the buffers above exist all the same

@@ -12,7 +12,7 @@ from fuser.codegen.builder import KernelBuilder
 from fuser.codegen.expand import expand
 from fuser.codegen.loops import Kernel, Launch
 from fuser.codegen.simt import SimtError, run
-from fuser.dtypes import BOOL, F32, I32
+from fuser.dtypes import BOOL, F32, I32, I64
 from fuser.errors import InternalError
 from fuser.optable.base import S
 from tests.codegen.handwritten import N, full_sum, saxpy
@@ -262,6 +262,29 @@ def test_counters_start_and_end_at_zero() -> None:
     with b.branch(thread.eq(0).value):
         b.ticket(counter, 0, 5)
     assert fault(done(b, grid=2), {"counter": np.zeros(1, np.int32)}).slug == "simt-counter"
+
+
+@pytest.mark.parametrize(("awaits", "slug"), [(1, None), (0, "simt-counter"), (2, "simt-flag")])
+def test_a_slot_is_awaited_once(awaits: int, slug: str | None) -> None:
+    """By as many threads as `awaits` says, of the block that starts last."""
+    b, thread = start()
+    counter, slots = b.buffer("counter", I32, "counter", None, 1), b.buffer("slots", I64, "slots", None, 4)
+    out, last = b.buffer("out", I32, "out", 0, 1), b.alloc("last", I32, 1, "shared")
+    with b.branch(thread.eq(0).value):
+        b.publish(slots, b.special("block"), b.special("block"))
+        b.store(last, 0, b.ticket(counter, 0, 3, ordered=False))
+    b.barrier()
+    with b.branch((b.handle(b.load(last, 0)).eq(3) & (thread < 4 * awaits)).value):
+        found = b.wait_for(slots, (thread & 3).value, I32)
+        with b.branch(thread.eq(3).value):
+            b.store(out, 0, found)
+    buffers = {"out": np.zeros(1, np.int32), "slots": np.zeros(4, np.int64), "counter": np.zeros(1, np.int32)}
+    if slug is None:
+        run(done(b, grid=4), buffers, {})
+        assert buffers["out"] == [3]
+        assert not buffers["slots"].any()
+    else:
+        assert fault(done(b, grid=4), buffers).slug == slug
 
 
 # -- divergence ------------------------------------------------------------------------------------
