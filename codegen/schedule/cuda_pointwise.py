@@ -16,7 +16,7 @@ from fuser.hostfunctions import ceil_pow2
 from fuser.schedule import CudaSchedule
 
 THIN = 128  # threads of a block of a pointwise kernel: 1-3% faster than 256 on H200, where 64 can be 20% slower
-STRIP = 64  # bytes of f32 or f64 that a thread of a strip computes: 4 vectors of f32, 2 of bf16
+STRIP = 4  # rows that a thread of a strip takes (halves on H200: 1% faster than with 2, in 80 registers)
 STRIP_REGISTERS = 32  # for what such a thread has loaded
 MARCH = 4  # vectors that a thread of a stencil takes one after another: what lies between them is loaded once
 
@@ -57,7 +57,7 @@ class Pointwise(InFlight):
             return 1
         once = sum(program.fetch(k).dtype.bytes * vector for k in shared) // 4
         each = sum(program.fetch(k).dtype.bytes * vector for k in along) // 4 - once
-        strip = max(min(STRIP // (vector * self._widest()), 4), 1)
+        strip = STRIP
         while strip > 1 and (
             strip * each + once > STRIP_REGISTERS
             or strip * vector * self._steps() > LANE_STEPS

@@ -118,11 +118,6 @@ class Measures:
             vector //= 2
         return vector
 
-    def _widest(self) -> int:
-        """Bytes of the widest float that is computed, at least an f32's."""
-        found = (s.dtype for p in self.body.programs for s in p.steps if isinstance(s, Apply))
-        return max([4, *(t.bytes for t in found if t.is_float)])
-
     @cached_property
     def guards(self) -> bool:
         """Whether exact divisions are to share tests: where there are some, and arithmetic takes the device longer than

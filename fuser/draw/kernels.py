@@ -100,7 +100,9 @@ def _cuda(plan: Plan, k: PlannedKernel, s: CudaSchedule) -> str:
 
 def _ahead(s: CudaSchedule) -> str:
     """What blocks ask for before it is its turn."""
-    return f", {units.count(s.ahead, 'tile' if s.kind == 'columns' else 'row')} ahead asked for" if s.ahead else ""
+    rounds = s.kind == "scan" and s.capacity > s.order.lanes * s.unroll
+    unit = "tile" if s.kind == "columns" else "round" if rounds else "row"
+    return f", {units.count(s.ahead, unit)} ahead asked for" if s.ahead else ""
 
 
 def _widest(plan: Plan, k: PlannedKernel) -> str:
@@ -184,7 +186,7 @@ def _limits(space: Space, s: Schedule) -> list[str]:
         found.append(f"{low} < {length} <= {bounded}" if low else f"{length} <= {bounded}")
     axes = (*space.parallel, *space.reduced)
     if isinstance(s, CudaSchedule) and s.bounds:
-        names = {x for d in axes if isinstance(d, HostExpr) for x in d.symbols}
+        names = {x for d in space.parallel if isinstance(d, HostExpr) for x in d.symbols} - set(map(str, space.reduced))
         found += [f"{d} <= {most}" for d, most in s.bounds if d in names]
     if isinstance(s, CudaSchedule) and s.vector > 1:
         inner = axes[1:] if len(axes) > 1 else axes  # the outermost extent is in no address
