@@ -55,18 +55,22 @@ def launch_for(flat: Sequence[Any], places: Places, bound: Bound, made: Launchab
     plain = PlainCall(bound, places, made)
     program, graph = made.program, made.program.graph
     finish = _finish(graph, bound, places)
-    if not quickcpu.suits(program) or finish is NotImplemented:
+    if not quickcpu.returns_fresh(program) or finish is NotImplemented:
+        return plain
+    if made.place != CPU:
+        return _on_device(flat, places, made, finish, graphs, plain)
+    if not quickcpu.kernels_only(program):
         return plain
     inputs = [flat[k] for k in places.arrays]
     written = {places.arrays[e.argument] for e in graph.effects}
-    if made.place == CPU and made.family == "numpy":
+    if made.family == "numpy":
         if not all(map(_as_it_lies, inputs)) or any(type(flat[k]) is not np.ndarray for k in written):
             return plain
         if places.out is not None and not _out_fits(flat[places.out], program):
             return plain
         quick = CpuCall(program, places, results.returned_arguments(graph), finish)
         return Apart(quick, plain) if quick.pairs else quick
-    if made.place == CPU and made.family == "torch":
+    if made.family == "torch":
         from fuser.runtime.quicktorch import TorchCall
 
         if not TorchCall.suits(program, inputs):
@@ -75,14 +79,20 @@ def launch_for(flat: Sequence[Any], places: Places, bound: Bound, made: Launchab
             return plain
         tensors = TorchCall(program, places, results.returned_arguments(graph), finish)
         return Apart(tensors, plain) if tensors.pairs else tensors
-    if made.place != CPU:
-        from fuser.runtime.quickcuda import CudaCall
-
-        fits = places.out is None or _tensor_out_fits(flat[places.out], made)
-        if fits and CudaCall.suits(made, inputs):
-            device = CudaCall(made, places, results.returned_arguments(graph), finish, flat, graphs)
-            return Apart(device, plain) if device.pairs else device
     return plain
+
+
+def _on_device(
+    flat: Sequence[Any], places: Places, made: Launchable, finish: Any, graphs: bool, plain: PlainCall
+) -> Launch:
+    """The same on a GPU."""
+    from fuser.runtime.quickcuda import CudaCall
+
+    fits = places.out is None or _tensor_out_fits(flat[places.out], made)
+    if not fits or not CudaCall.suits(made, places, flat):
+        return plain
+    device = CudaCall(made, places, results.returned_arguments(made.program.graph), finish, flat, graphs)
+    return Apart(device, plain) if device.pairs else device
 
 
 def _as_it_lies(a: Any) -> bool:

@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any
 from fuser import accounting, building, dumps, planrecord, progress
 from fuser.decision import Decision
 from fuser.device import Device
+from fuser.dtypes import DType
 from fuser.errors import NameResolutionError
 from fuser.graph import Graph, InputAttrs, Node
 from fuser.group import Group
 from fuser.keys import SizeClass
 from fuser.naming import Names
 from fuser.record import dataclass
+from fuser.runtime import cublas
 from fuser.schedule import Schedule
 from fuser.toolchain import Built, Toolchain
 
@@ -177,13 +179,21 @@ class Plan:
     @property
     def graph_refusal(self) -> str | None:
         """Why the launches are not replayed as a CUDA graph although that was asked for; None where they are."""
-        libraries = [k.label for k in self.outline if k.group.library is not None]
         if self.device.kind == "cpu":
             return "it runs on the CPU"
-        if libraries:
-            return f"{', '.join(libraries)} {'is a library call' if len(libraries) == 1 else 'are library calls'}"
+        others = [k.label for k in self.outline if self._library_dtype(k.group) not in (None, *cublas.KINDS)]
+        if others:
+            return f"{', '.join(others)} {'is no product' if len(others) == 1 else 'are no products'} of floats"
         returned = any(isinstance(n.attrs, InputAttrs) for n in self.graph.outputs)
         return "an argument is returned as it is" if returned else None
+
+    @property
+    def has_products(self) -> bool:
+        """Whether some of the work is matrix products, done by a library."""
+        return any(g.library is not None for g in self.groups)
+
+    def _library_dtype(self, group: Group) -> DType | None:
+        return self.graph.by_id[group.library].storage if group.library is not None else None
 
     # -- totals ------------------------------------------------------------------------------------
     @cached_property

@@ -301,7 +301,10 @@ def _notes(plan: Plan) -> list[str]:
 def graph_line(plan: Plan) -> str:
     """Whether the launches are replayed as a CUDA graph, where that was asked for."""
     refusal = plan.graph_refusal
-    return f"one by one, not as a CUDA graph: {refusal}" if refusal else "as one CUDA graph, from the second call on"
+    if refusal:
+        return f"one by one, not as a CUDA graph: {refusal}"
+    when = "for arrays that matrix products saw before" if plan.has_products else "from the second call on"
+    return f"as one CUDA graph, {when}"
 
 
 def _closing(plan: Plan, several: bool) -> list[str]:

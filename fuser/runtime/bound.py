@@ -98,11 +98,18 @@ class Operand:
 
 @dataclass(frozen=True)
 class Library:
-    """A library call on whole arrays: operands and result by table place."""
+    """A library call on whole arrays: operands, result and workspace by table place."""
 
     node: Node
     operands: tuple[Operand, ...]
     result: int
+    workspace: int | None = None
+
+    @property
+    def touched(self) -> tuple[int, ...]:
+        """Table places of all memory that the call sees."""
+        places = (*(o.place for o in self.operands), self.result)
+        return places if self.workspace is None else (*places, self.workspace)
 
 
 @dataclass(frozen=True)
@@ -139,14 +146,21 @@ def encode_ctype(value: Any, dtype: DType) -> Any:
 class Binder:
     """Lays out the table of one program for one call's shapes."""
 
-    def __init__(self, graph: Graph, env: Mapping[str, Any], encode: Callable[[Any, DType], Any]) -> None:
-        self.graph, self.env, self.encode = graph, env, encode
+    def __init__(
+        self,
+        graph: Graph,
+        env: Mapping[str, Any],
+        encode: Callable[[Any, DType], Any],
+        workspace: Callable[[Node], int] = lambda node: 0,
+    ) -> None:
+        self.graph, self.env, self.encode, self.room = graph, env, encode, workspace
         self.places = {n.id: position for position, n in graph.inputs.items()}
         self.count = len(graph.arguments)
         self.results: list[Result] = []
         self.scratch: list[Scratch] = []
         self.shapes: dict[int, tuple[int, ...]] = {}
         self.workspaces: dict[str, int] = {}  # of the group being bound: its kernels share them by name
+        self.libraries: dict[str, int] = {}  # of all library calls
 
     def bind(self, steps: Sequence[tuple[Any, tuple[Built, ...]]]) -> BoundProgram:
         """steps: groups with their kernels, in order."""
@@ -162,7 +176,7 @@ class Binder:
             if group.library is not None:
                 node = self.graph.by_id[group.library]
                 operands = tuple(self._operand(n, group.inputs) for n in node.inputs)
-                bound.append(Library(node, operands, self._place(node)))
+                bound.append(Library(node, operands, self._place(node), self._library_room(node)))
             bound += [launch for k in kernels if (launch := self._launch(k)) is not None]
         for effect in self.graph.effects:
             self._place(effect.node)
@@ -172,6 +186,11 @@ class Binder:
         arena = self._arena(bound)
         results = tuple(self.results)
         return BoundProgram(self.graph, self.count, results, scratch, arena, tuple(bound), self.places, self.shapes)
+
+    def _library_room(self, node: Node) -> int | None:
+        """Table place of the workspace that all library calls of the program take in turn; None for one without."""
+        nbytes = self.room(node)
+        return self._workspace("library", Scratch(nbytes), self.libraries) if nbytes else None
 
     def _operand(self, node: Node, inputs: Collection[int]) -> Operand:
         """An operand of a library call: a value that is in memory, or a view of one."""
@@ -185,7 +204,7 @@ class Binder:
         """Scratch memory by liveness; effects are written back after the last step."""
         used: dict[int, list[int]] = {}
         for at, step in enumerate(steps):
-            for k in step.slots if isinstance(step, Launch) else (*(o.place for o in step.operands), step.result):
+            for k in step.slots if isinstance(step, Launch) else step.touched:
                 used.setdefault(k, []).append(at)
         for effect in self.graph.effects:
             used.setdefault(self.places[effect.node.id], []).append(len(steps))
@@ -218,11 +237,11 @@ class Binder:
         self.scratch.append(block)
         return self.count + len(self.results) + len(self.scratch) - 1
 
-    def _workspace(self, name: str, block: Scratch) -> int:
-        """Table place of a group's workspace: the same name is the same memory in each of its kernels."""
-        if name not in self.workspaces:
-            self.workspaces[name] = self._scratch(block)
-        return self.workspaces[name]
+    def _workspace(self, name: str, block: Scratch, known: dict[str, int]) -> int:
+        """Table place of a workspace, by its name among the known ones: the same memory in each kernel of a group."""
+        if name not in known:
+            known[name] = self._scratch(block)
+        return known[name]
 
     def _launch(self, built: Built) -> Launch | None:
         kernel = built.kernel
@@ -234,7 +253,7 @@ class Binder:
             else:
                 nbytes = int(wrap(b.size).evaluate(self.env)) * b.dtype.bytes
                 block = Scratch(nbytes, b.role in ZEROED, b.role in RESTORED)
-                slots.append(self._workspace(b.name, block))
+                slots.append(self._workspace(b.name, block, self.workspaces))
         if 0 in grid:
             return None  # nothing to do; the buffers above exist all the same
         fixed: list[Any] = []

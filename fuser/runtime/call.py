@@ -17,7 +17,7 @@ import numpy as np
 
 from fuser.dtypes import DType
 from fuser.graph import InputAttrs, Node
-from fuser.runtime import arrays, bound, memory
+from fuser.runtime import arrays, bound, library, memory
 from fuser.runtime.arrays import ArrayInfo, Family, Place
 from fuser.runtime.bound import Arena, BoundProgram, Launch, Library
 from fuser.toolchain import Built
@@ -30,8 +30,10 @@ def bind(
     graph: Any, steps: Sequence[tuple[Any, tuple[Built, ...]]], place: Place, env: Mapping[str, Any]
 ) -> BoundProgram:
     """Bind a plan's groups and kernels to a call's shapes."""
-    encode = bound.encode_slot if place.kind == "cpu" else bound.encode_ctype
-    return bound.Binder(graph, env, encode).bind(steps)
+    if place.kind == "cpu":
+        return bound.Binder(graph, env, bound.encode_slot).bind(steps)
+    room = functools.partial(library.workspace_bytes, place=place)
+    return bound.Binder(graph, env, bound.encode_ctype, room).bind(steps)
 
 
 def run(
@@ -140,10 +142,12 @@ def _launch(step: Launch, table: Sequence[int], place: Place, stream: int, env: 
 
 
 def _library(program: BoundProgram, step: Library, everything: Everything, place: Place) -> None:
-    from fuser.runtime.library import call, seen
-
-    operands = [seen(_array(program, o.node, everything, place), o.view) for o in step.operands]
-    call(step.node, operands, _array(program, step.node, everything, place), place)
+    operands = [library.seen(_array(program, o.node, everything, place), o.view) for o in step.operands]
+    workspace = None
+    if step.workspace is not None:
+        first = len(everything[0]) + len(everything[1])
+        workspace = everything[2][step.workspace], program.scratch[step.workspace - first].nbytes
+    library.call(step.node, operands, _array(program, step.node, everything, place), place, workspace)
 
 
 def _write_effects(program: BoundProgram, everything: Everything, place: Place) -> None:

@@ -138,7 +138,11 @@ def raise_out_of_memory(error: Exception, results: int, temporaries: int) -> Non
 
 
 def launch_failed(code: int) -> Exception:
-    """The error of a launch that the driver refused, as CuPy words it."""
+    """The error of a launch that the driver refused, as CuPy words it, or of a product that cuBLAS refused."""
+    from fuser.runtime import cublas
+
+    if code >= cublas.ERROR:
+        return cublas.refused(code - cublas.ERROR)
     from cupy.cuda import driver
 
     return InternalError("the CUDA driver refused a launch", "launch", notes=[str(driver.CUDADriverError(code))])

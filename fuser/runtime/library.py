@@ -19,6 +19,7 @@ from fuser.record import dataclass
 from fuser.runtime.arrays import Place
 from fuser.strided import Strided
 
+Workspace = tuple[int, int] | None  # address and bytes
 Steps = tuple[int, tuple[int, ...]]  # a start, and a step along each axis of the view
 
 
@@ -73,15 +74,24 @@ def _as_strided(array: Any, shape: tuple[int, ...], steps: list[int]) -> Any:
     return as_strided(array, shape, steps)
 
 
-def call(node: Node, operands: list[Any], result: Any, place: Place) -> None:
+def call(node: Node, operands: list[Any], result: Any, place: Place, workspace: Workspace = None) -> None:
     """Run an opaque node; every operand and the result have their node's dtype and shape."""
     run = _CALLS.get((node.op, place.kind))
     if run is None:
         raise UnsupportedError(f"no library runs `{node.op}` on {place}", "no-library")
-    run(operands, result, node.storage)
+    run(operands, result, node.storage, workspace)
 
 
-def _matmul_cpu(operands: list[Any], result: Any, dtype: DType) -> None:
+def workspace_bytes(node: Node, place: Place) -> int:
+    """Bytes of memory that a library call on a GPU needs besides its arrays: what cuBLAS takes for itself there."""
+    from fuser.runtime import cublas, cuda
+
+    if node.op != "matmul" or node.storage not in cublas.KINDS or cublas.direct() is None:
+        return 0
+    return 32 << 20 if int(cuda.architecture(place.ordinal).removeprefix("sm_")) >= 90 else 8 << 20
+
+
+def _matmul_cpu(operands: list[Any], result: Any, dtype: DType, workspace: Workspace) -> None:
     a, b = (_for_blas(x) for x in operands)
     if dtype in (BF16, F16):  # accumulated in f32, rounded once, as on the GPU
         result[...] = np.matmul(a.astype(np.float32), b.astype(np.float32)).astype(result.dtype)
@@ -110,13 +120,13 @@ def layout(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> t
     return None
 
 
-def _matmul_cuda(operands: list[Any], result: Any, dtype: DType) -> None:
+def _matmul_cuda(operands: list[Any], result: Any, dtype: DType, workspace: Workspace) -> None:
     import cupy
 
     if dtype in (BF16, F16, F32, F64):
         from fuser.runtime.cublas import matmul
 
-        matmul(operands[0], operands[1], bits(result), dtype)
+        matmul(operands[0], operands[1], bits(result), dtype, workspace)
     else:
         cupy.matmul(operands[0], operands[1], out=result)
 

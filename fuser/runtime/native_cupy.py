@@ -37,9 +37,9 @@ def library() -> Any:
     places = _offsets(cupy)
     driver = native_plan.driver()
     functions = [
-        _exported(core, "_ndarray_init", CREATE),
-        _exported(cupy.cuda.memory, "alloc", ALLOCATE),
-        _exported(cupy.cuda.stream, "get_current_stream_ptr", STREAM),
+        exported(core, "_ndarray_init", CREATE),
+        exported(cupy.cuda.memory, "alloc", ALLOCATE),
+        exported(cupy.cuda.stream, "get_current_stream_ptr", STREAM),
     ]
     if places is None or driver is None or not all(functions):
         return None
@@ -52,7 +52,7 @@ def library() -> Any:
     return (ctypes.c_int64 * len(words))(*words)
 
 
-def _exported(module: Any, name: str, signature: str) -> int:
+def exported(module: Any, name: str, signature: str) -> int:
     """The address of a C function that a Cython module exports; 0 where it has none of this signature."""
     capsule = getattr(module, "__pyx_capi__", {}).get(name)
     if capsule is None:

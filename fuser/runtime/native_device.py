@@ -13,6 +13,7 @@ from typing import Any
 from llvmlite import ir
 
 from fuser.runtime import native_words as w
+from fuser.runtime.native_launch import RAISED
 from fuser.runtime.native_layout import CupyLayout, Layout, TorchLayout
 from fuser.runtime.native_run import Run
 from fuser.runtime.native_words import I32, I64, VOID, P, c
@@ -55,7 +56,8 @@ class DeviceRun(Run):
         stream = self._stream(entry, miss, refuse)
         code = b.call(self.plan, [self.word(entry, w.E_PLAN, P), table, b.inttoptr(stream, P)])
         with b.if_then(self.differ(code, ir.Constant(I32, 0))):
-            self._fail(entry, code)
+            with b.if_then(self.differ(code, ir.Constant(I32, RAISED))):
+                self._fail(entry, code)
             clean()
             b.ret(self.null)
         self._finish(entry, args, objects, clean)

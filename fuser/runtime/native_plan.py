@@ -1,82 +1,70 @@
-"""Plans of CUDA launches for the native launcher, and their graphs.
+"""Plans of CUDA launches for the native launcher.
 
-In: loaded kernels with their grids and parameters. Out: `LaunchPlan`, whose `launch(stream, *words)` starts them all:
-one by one, or, after `record`, as one CUDA graph whose nodes are patched where words have changed.
+In: loaded kernels with their grids and parameters, and matrix products between them. Out: `LaunchPlan`, whose
+`launch(stream, *words)` starts them all: one by one, or, after `record`, as one CUDA graph.
 """
 
 from __future__ import annotations
 
 import ctypes
-import weakref
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, NoReturn
 
 from fuser.device import driver_library
-from fuser.record import dataclass
-from fuser.runtime import native_entry
+from fuser.runtime import native_entry, native_graph
 from fuser.runtime import native_launch as w
+from fuser.runtime import native_product as p
+from fuser.runtime.cublas import CUBLAS_GEMM_DEFAULT, KINDS, scale
+from fuser.runtime.launch_steps import Blas, Clear, KernelLaunch, ProductLaunch
 
 FUNCTIONS = {
     "launch": "cuLaunchKernel", "clear": "cuMemsetD8Async", "device": "cuCtxGetDevice", "context": "cuCtxGetCurrent",
     "create": "cuGraphCreate", "add": "cuGraphAddKernelNode", "add_clear": "cuGraphAddMemsetNode",
     "instantiate": "cuGraphInstantiateWithFlags", "destroy_graph": "cuGraphDestroy", "destroy": "cuGraphExecDestroy",
     "replay": "cuGraphLaunch", "patch": "cuGraphExecKernelNodeSetParams",
-    "patch_clear": "cuGraphExecMemsetNodeSetParams",
+    "patch_clear": "cuGraphExecMemsetNodeSetParams", "add_child": "cuGraphAddChildGraphNode",
+    "new_stream": "cuStreamCreate", "drop_stream": "cuStreamDestroy_v2", "capture": "cuStreamBeginCapture_v2",
+    "captured": "cuStreamEndCapture",
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class KernelLaunch:
-    """A kernel: its CUfunction, grid, block, dynamic shared bytes, and its parameters as (given place, or None,
-    constant).
-
-    A parameter is one of the words given at the call, or a constant's bits; both occupy an 8-byte slot, low end first.
-    """
-
-    function: int
-    grid: tuple[int, int]
-    block: int
-    shared: int
-    parameters: tuple[tuple[int | None, int], ...]
-
-
-@dataclass(frozen=True)
-class Clear:
-    """Bytes to set to zero before the first kernel: their address is one of the words given at the call.
-
-    lasting: on the default stream, words of the table (all that lie in those bytes) are replaced by these addresses of
-    counters that are zero, and nothing is cleared.
-    """
-
-    place: int
-    nbytes: int
-    lasting: tuple[tuple[int, int], ...] = ()
-
-
 class LaunchPlan:
-    """Kernels launched together. given: words that a call gives after the stream."""
+    """Kernels and products launched together. given: words that a call gives after the stream. graphs: record calls
+    (see `native_graph`); without it `record` is up to whoever holds the plan."""
 
-    def __init__(self, kernels: Sequence[KernelLaunch], given: int, driver: Driver, clear: Clear | None = None) -> None:
-        self._kernels, self._given, self._driver, self._cleared = tuple(kernels), given, driver, clear
-        self._constants: list[int] = []
+    def __init__(
+        self,
+        steps: Sequence[KernelLaunch | ProductLaunch],
+        given: int,
+        driver: Driver,
+        clear: Clear | None = None,
+        blas: Blas | None = None,
+        graphs: bool = False,
+    ) -> None:
+        self.steps, self.given, self.driver, self.cleared, self.blas = tuple(steps), given, driver, clear, blas
+        self.constants: list[int] = []
         self._keep: list[Any] = []
-        self._places = [[self._place(p) for p in k.parameters] for k in kernels]
-        records: list[int] = []
-        for k, places in zip(kernels, self._places, strict=True):
-            records += [k.function, *k.grid, k.block, k.shared, len(places), self._words(places), 0]
+        self.places = [[self._place(q) for q in s.parameters] if isinstance(s, KernelLaunch) else [] for s in steps]
+        self.fixed = self._fixed()
         words = [0] * w.LAUNCH_WORDS
         words[w.L_FUNCTION], words[w.L_GIVEN] = driver.address("launch"), given
-        words[w.L_CONSTANTS], words[w.L_CONSTANT] = len(self._constants), self._words(self._constants)
-        words[w.L_STEPS], words[w.L_STEP] = len(kernels), self._words(records)
-        self._records = self._keep[-1]
+        words[w.L_STEPS], words[w.L_STEP] = len(steps), self.words(self._records())
+        words[w.L_CONSTANTS], words[w.L_CONSTANT] = len(self.constants), self.words(self.constants)
+        words[w.L_FIXEDS], words[w.L_FIXED] = len(self.fixed), self.words(self.fixed)
         if clear is not None:
             words[w.L_CLEAR], words[w.L_CLEAR_PLACE] = driver.address("clear"), clear.place
             words[w.L_CLEAR_BYTES] = clear.nbytes
             words[w.L_COUNTERS] = len(clear.lasting)
-            words[w.L_COUNTER] = self._words([v for record in clear.lasting for v in record])
-        self.block = self._words(words)
-        self.table = given + len(self._constants)  # words of a call's table
+            words[w.L_COUNTER] = self.words([v for record in clear.lasting for v in record])
+        if blas is not None:
+            words[w.L_BLAS] = self.words(_blas_words(blas))
+        if graphs:
+            recorder = native_graph.Recorder(self)
+            self._keep.append(recorder)
+            words[w.L_RECORD] = id(recorder)
+        self.block = self.words(words)
+        self.table = given + len(self.constants)  # words of a call's table
         self._block = self._keep[-1]
         self.launch: Callable[..., int] = native_entry.built_in("launch", self.block)
 
@@ -84,10 +72,29 @@ class LaunchPlan:
         place, constant = parameter
         if place is not None:
             return place
-        self._constants.append(ctypes.c_int64(constant).value)
-        return self._given + len(self._constants) - 1
+        self.constants.append(ctypes.c_int64(constant).value)
+        return self.given + len(self.constants) - 1
 
-    def _words(self, values: Sequence[int]) -> int:
+    def _fixed(self) -> list[int]:
+        """Table places that products see, whose nodes in a graph keep what they were captured with."""
+        seen = {k for s in self.steps if isinstance(s, ProductLaunch) for k in s.places}
+        return sorted(seen | ({self.blas.place} if self.blas is not None else set()))
+
+    def _records(self) -> list[int]:
+        records: list[int] = []
+        for step, places in zip(self.steps, self.places, strict=True):
+            if isinstance(step, KernelLaunch):
+                sizes = (*step.grid, step.block, step.shared)
+                records += [step.function, *sizes, len(places), self.words(places)]
+            else:
+                one, zero = scale(step.dtype)
+                self._keep.append((one, zero))
+                product = _product_words(step, one.ctypes.data, zero.ctypes.data)
+                records += [0, 0, 0, 0, 0, 0, self.words(product)]
+        return records
+
+    def words(self, values: Sequence[int]) -> int:
+        """A block of words that lives as long as the plan; its address."""
         block = (ctypes.c_int64 * max(len(values), 1))(*values)
         self._keep.append(block)
         return ctypes.addressof(block)
@@ -98,93 +105,31 @@ class LaunchPlan:
         return bool(self._block[w.L_GRAPH])
 
     def record(self, words: Sequence[int]) -> None:
-        """Make the graph, with the words of a first call; from now on `launch` replays it. The graph is destroyed
-        with the plan; a plan is of one device, whose context must be current here."""
-        made = _Graph(self._driver)
-        table = (ctypes.c_uint64 * max(self.table, 1))(*(v & _ALL for v in (*words, *self._constants)))
-        try:
-            if self._cleared is not None:
-                made.clear(int(table[self._cleared.place]), self._cleared.nbytes)
-            nodes = [made.kernel(k, p, table) for k, p in zip(self._kernels, self._places, strict=True)]
-            found = made.instantiate()
-        except BaseException:
-            made.close(0)
-            raise
-        for k, node in enumerate(nodes):
-            self._records[k * w.STEP_WORDS + w.S_NODE] = node
-        graph = [0] * w.GRAPH_WORDS
-        graph[w.G_EXEC], graph[w.G_CONTEXT] = found, made.context
-        graph[w.G_REPLAY], graph[w.G_PATCH] = self._driver.address("replay"), self._driver.address("patch")
-        graph[w.G_CLEAR_NODE], graph[w.G_PATCH_CLEAR] = made.clear_node, self._driver.address("patch_clear")
-        graph[w.G_LAST] = self._words([ctypes.c_int64(v & _ALL).value for v in words])
-        weakref.finalize(self, made.close, found).atexit = False
-        self._block[w.L_GRAPH] = self._words(graph)
+        """Make a graph, with the words of a call; from now on `launch` replays it where those at `fixed` are the same.
+        It is destroyed with the plan; a plan is of one device, whose context must be current here."""
+        graph = native_graph.made(self, words)
+        graph[w.G_NEXT] = self._block[w.L_GRAPH]
+        self._block[w.L_GRAPH] = self.words(graph)
 
 
-_ALL = (1 << 64) - 1
+def _blas_words(blas: Blas) -> list[int]:
+    words = [0] * p.BLAS_WORDS
+    words[p.B_HANDLE], words[p.B_PLACE], words[p.B_BYTES] = blas.handle, blas.place, blas.nbytes
+    names = ((p.B_STREAM, "stream"), (p.B_WORKSPACE, "workspace"), (p.B_GEMM, "gemm"), (p.B_BATCHED, "batched"))
+    for k, name in names:
+        words[k] = blas.functions.address(name)
+    return words
 
 
-class _KernelNode(ctypes.Structure):
-    """CUDA_KERNEL_NODE_PARAMS."""
-
-    _fields_ = (
-        ("function", ctypes.c_void_p), ("sizes", ctypes.c_uint * 7), ("parameters", ctypes.c_void_p),
-        ("extra", ctypes.c_void_p),
-    )  # fmt: skip
-
-
-class _ClearNode(ctypes.Structure):
-    """CUDA_MEMSET_NODE_PARAMS."""
-
-    _fields_ = (
-        ("address", ctypes.c_uint64), ("pitch", ctypes.c_size_t), ("value", ctypes.c_uint), ("size", ctypes.c_uint),
-        ("width", ctypes.c_size_t), ("height", ctypes.c_size_t),
-    )  # fmt: skip
-
-
-class _Graph:
-    """A graph being built: a chain of nodes in program order."""
-
-    def __init__(self, driver: Driver) -> None:
-        self._driver, self._graph, self._tail = driver, ctypes.c_void_p(), ctypes.c_void_p()
-        context = ctypes.c_void_p()
-        driver.check("context", ctypes.byref(context))
-        driver.check("create", ctypes.byref(self._graph), ctypes.c_uint(0))
-        self._context, self.clear_node = context, 0
-
-    @property
-    def context(self) -> int:
-        return self._context.value or 0
-
-    def _add(self, name: str, parameters: Any, *more: Any) -> int:
-        node, after = ctypes.c_void_p(), ctypes.c_size_t(int(bool(self._tail.value)))
-        tail = ctypes.c_void_p(self._tail.value)
-        self._driver.check(
-            name, ctypes.byref(node), self._graph, ctypes.byref(tail), after, ctypes.byref(parameters), *more
-        )
-        self._tail = node
-        return node.value or 0
-
-    def clear(self, address: int, nbytes: int) -> None:
-        self.clear_node = self._add("add_clear", _ClearNode(address, 0, 0, 1, nbytes, 1), self._context)
-
-    def kernel(self, k: KernelLaunch, places: Sequence[int], table: Any) -> int:
-        start = ctypes.addressof(table)
-        pointers = (ctypes.c_void_p * max(len(places), 1))(*(start + 8 * p for p in places))
-        sizes = (ctypes.c_uint * 7)(*k.grid, 1, k.block, 1, 1, k.shared)
-        return self._add("add", _KernelNode(k.function, sizes, ctypes.addressof(pointers), None))
-
-    def instantiate(self) -> int:
-        """The graph in a form that can be launched."""
-        made = ctypes.c_void_p()
-        self._driver.check("instantiate", ctypes.byref(made), self._graph, ctypes.c_uint64(0))
-        return made.value or 0
-
-    def close(self, instantiated: int) -> None:
-        """Destroy both forms. Nodes are patched by their handles in the first, which lives as long as the second."""
-        if instantiated:
-            self._driver.call("destroy", ctypes.c_void_p(instantiated))
-        self._driver.call("destroy_graph", self._graph)
+def _product_words(step: ProductLaunch, one: int, zero: int) -> list[int]:
+    """cuBLAS is column-major: what it is asked for is out.T = second.T @ first.T."""
+    q, (first, second, out) = step.product, step.places
+    kind, compute, _ = KINDS[step.dtype]
+    words = [int(q.b.transposed), int(q.a.transposed), q.n, q.m, q.k, kind, compute, one, zero, q.count]
+    words.append(CUBLAS_GEMM_DEFAULT)
+    words += [second, q.b.pointer, q.b.line, q.b.step]
+    words += [first, q.a.pointer, q.a.line, q.a.step]
+    return [*words, out, q.out, q.n, q.m * q.n]
 
 
 class Driver:

@@ -71,14 +71,18 @@ class Places:
         return env
 
 
-def suits(program: BoundProgram) -> bool:
-    """Whether a program is kernels only, and its effects and results are values that these kernels compute."""
+def returns_fresh(program: BoundProgram) -> bool:
+    """Whether a program's effects and results are values that its steps compute."""
     graph = program.graph
     effects_fresh = all(
         not isinstance(e.node.attrs, InputAttrs) or program.places[e.node.id] == e.argument for e in graph.effects
     )
-    outputs_fresh = all(n.op != "input" for n in graph.outputs)
-    return effects_fresh and outputs_fresh and all(isinstance(s, Launch) for s in program.steps)
+    return effects_fresh and all(n.op != "input" for n in graph.outputs)
+
+
+def kernels_only(program: BoundProgram) -> bool:
+    """Whether all steps are kernels, none a library call."""
+    return all(isinstance(s, Launch) for s in program.steps)
 
 
 class CpuCall:

@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fuser.graph import Graph
-from fuser.runtime import arrays, cuda, native_plan, tensors, values
+from fuser.graph import Graph, Node
+from fuser.runtime import arrays, cublas, cuda, native_plan, tensors, values
 from fuser.runtime.arrays import Place
-from fuser.runtime.bound import Launch
-from fuser.runtime.native_plan import Clear, KernelLaunch, LaunchPlan
+from fuser.runtime.bound import BoundProgram, Launch, Library
+from fuser.runtime.cublas import Memory
+from fuser.runtime.launch_steps import Blas, Clear, KernelLaunch, ProductLaunch
+from fuser.runtime.native_plan import LaunchPlan
 from fuser.runtime.quickcpu import Places
 from fuser.runtime.tensors import Maker
 
@@ -49,6 +51,7 @@ class CudaCall:
         self.arena, self.results, self.returned = program.arena, program.results, dict(returned)
         self._result_bytes = program.result_bytes
         self._steps = tuple(s for s in program.steps if isinstance(s, Launch))
+        self._products = products_of(program, places, flat) or {}
         self._count = program.arguments + len(program.results) + len(program.scratch) + 1
         self.plan: LaunchPlan | None = None  # made at the first launch, when the device is current
         self._dynamic = [(dtype, expr) for s in self._steps for _, dtype, expr in s.dynamic]
@@ -73,13 +76,14 @@ class CudaCall:
         self._extents = {k: (i.extent[0] - i.pointer, i.extent[1] - i.pointer) for k, i in infos.items()}
 
     @staticmethod
-    def suits(made: Launchable, inputs: Sequence[Any]) -> bool:
-        """Whether all arrays are of one GPU library (scalars of NumPy need copies to the device), and kernels store
-        all effects."""
+    def suits(made: Launchable, places: Places, flat: Sequence[Any]) -> bool:
+        """Whether all arrays are of one GPU library (scalars of NumPy need copies to the device), kernels store all
+        effects, and cuBLAS does what else there is."""
         known = native_plan.usable() and made.family in ("cupy", "torch")
-        places = made.program.places
-        stored = all(places[e.node.id] == e.argument for e in made.program.graph.effects)
-        return known and stored and all(arrays.family_of(a) == made.family for a in inputs)
+        stored = all(made.program.places[e.node.id] == e.argument for e in made.program.graph.effects)
+        if not known or not stored or any(arrays.family_of(flat[k]) != made.family for k in places.arrays):
+            return False
+        return products_of(made.program, places, flat) is not None
 
     def overlapping(self, args: Sequence[Any]) -> bool:
         """Whether an array that is written shares memory with another one in this call."""
@@ -164,8 +168,6 @@ class CudaCall:
             code = plan.launch(stream, *table)
         if code:
             raise cuda.launch_failed(code)
-        if self.graphs and not plan.recorded and self._steps:
-            plan.record(table)
         del held
         return self._answer(args, results)
 
@@ -183,16 +185,28 @@ class CudaCall:
         """The launches, with every kernel loaded on the current device; `stream` is that of the first call."""
         driver = native_plan.driver()
         assert driver is not None, "ask suits() first"
-        kernels = []
+        steps: list[KernelLaunch | ProductLaunch] = []
         first = self._count
-        for step in self._steps:
+        for k, step in enumerate(self.program.steps):
+            if isinstance(step, Library):
+                steps += self._products[k]
+                continue
             loaded = step.built.binary.on(self.ordinal)
             parameters = _parameters(step, first)
             first += len(step.dynamic)
-            kernels.append(KernelLaunch(loaded.function, step.grid, step.block, loaded.shared, parameters))
+            steps.append(KernelLaunch(loaded.function, step.grid, step.block, loaded.shared, parameters))
         clear = Clear(self._count - 1, self.arena.zeroed, self._lasting(stream)) if self.arena.zeroed else None
-        self.plan = LaunchPlan(kernels, first, driver, clear)
+        self.plan = LaunchPlan(steps, first, driver, clear, self._blas(), self.graphs and bool(steps))
         return self.plan
+
+    def _blas(self) -> Blas | None:
+        """How products are run; None where there are none."""
+        found = [s.workspace for k, s in enumerate(self.program.steps) if isinstance(s, Library) and self._products[k]]
+        functions = cublas.direct()
+        if not found or found[0] is None or functions is None:
+            return None
+        nbytes = self.program.scratch[found[0] - len(self.places.arrays) - len(self.results)].nbytes
+        return Blas(*cublas.handles(), functions, found[0], nbytes)
 
     def _lasting(self, stream: int) -> tuple[tuple[int, int], ...]:
         """Table places of counters and where they are on the default stream. None for a plan that is first used on
@@ -202,6 +216,28 @@ class CudaCall:
             return ()
         first, address = self._count - 1 - len(arena.offsets), cuda.counters(self.ordinal)
         return tuple((first + k, address + arena.offsets[k]) for k in arena.counters)
+
+
+def products_of(program: BoundProgram, places: Places, flat: Sequence[Any]) -> dict[int, list[ProductLaunch]] | None:
+    """By step, the calls of cuBLAS for each product; None where something else runs a step."""
+
+    def at(node: Node, place: int) -> Memory:
+        shape, itemsize = program.shapes[node.id], node.storage.bytes
+        if place >= len(places.arrays):
+            return Memory(0, shape, cublas.in_c_order(shape, itemsize), itemsize)
+        return Memory(
+            0, shape, tuple(s * itemsize for s in arrays.describe(flat[places.arrays[place]]).strides), itemsize
+        )
+
+    found: dict[int, list[ProductLaunch]] = {}
+    for k, step in enumerate(program.steps):
+        if isinstance(step, Library):
+            calls = cublas.planned(step, at)
+            if calls is None:
+                return None
+            where = step.operands[0].place, step.operands[1].place, step.result
+            found[k] = [ProductLaunch(p, where, step.node.storage) for p in calls]
+    return found
 
 
 def _parameters(step: Launch, first: int) -> tuple[tuple[int | None, int], ...]:

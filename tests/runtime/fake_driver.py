@@ -9,6 +9,8 @@ import ctypes
 from dataclasses import dataclass, field
 from typing import Any
 
+HANDLE = 0xB1A5
+I, L = ctypes.c_int, ctypes.c_longlong
 U, SIZE, V, N = ctypes.c_uint, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_uint64
 
 
@@ -37,6 +39,9 @@ class FakeDriver:
         self.replays = 0
         self.device = 0
         self.patch_codes: list[int] = []
+        self.captures: dict[int, list[Any] | None] = {}  # nodes by stream, while it is being captured
+        self.blas_stream, self.blas_room = 0, (0, 0)
+        self.blas_codes: list[int] = []
         for name, kinds in SIGNATURES.items():
             setattr(self, name, _function(*kinds)(getattr(self, "_" + name)))
 
@@ -120,8 +125,67 @@ class FakeDriver:
         assert not self.graphs[graph].dead
         for node in self.graphs[graph].nodes:
             name, *rest = self.nodes[node]
-            self.seen.append(("clear", *rest, stream) if name == "clear" else (name, rest[0], stream, rest[1]))
+            if name == "child":
+                self.seen += [(*product[:1], stream or 0, *product[2:]) for product in rest[0]]
+            else:
+                self.seen.append(("clear", *rest, stream) if name == "clear" else (name, rest[0], stream, rest[1]))
         return 0
+
+    def _cuStreamCreate(self, stream: int, flags: int) -> int:
+        assert flags == 1
+        N.from_address(stream).value = 0x5000 + len(self.captures)
+        self.captures[0x5000 + len(self.captures)] = None
+        return 0
+
+    def _cuStreamDestroy_v2(self, stream: int) -> int:
+        assert self.captures[stream] is None
+        return 0
+
+    def _cuStreamBeginCapture_v2(self, stream: int, mode: int) -> int:
+        assert (self.captures[stream], mode) == (None, 2)
+        self.captures[stream] = []
+        return 0
+
+    def _cuStreamEndCapture(self, stream: int, graph: int) -> int:
+        nodes, self.captures[stream] = self.captures[stream], None
+        assert nodes is not None
+        self._put(graph, Graph(nodes))
+        return 0
+
+    def _cuGraphAddChildGraphNode(self, node: int, graph: int, after: int, count: int, child: int) -> int:
+        return self._add(node, graph, after, count, ("child", list(self.graphs[child].nodes)))
+
+    def _cublasSetStream_v2(self, handle: int, stream: int | None) -> int:
+        assert handle == HANDLE
+        self.blas_stream, self.blas_room = stream or 0, (0, 0)
+        return 0
+
+    def _cublasSetWorkspace_v2(self, handle: int, address: int, nbytes: int) -> int:
+        assert handle == HANDLE
+        self.blas_room = address, nbytes
+        return 0
+
+    def _cublasGemmEx(self, handle: int, *given: Any) -> int:
+        flags_shape, (one, a, *first, b), rest = given[:5], given[5:10], given[10:]
+        kind, line, zero, out, *last = rest
+        assert (handle, self._float(one), self._float(zero)) == (HANDLE, 1.0, 0.0)
+        return self._product((flags_shape, (a, *first), (b, kind, line), (out, *last)))
+
+    def _cublasGemmStridedBatchedEx(self, handle: int, *given: Any) -> int:
+        one, zero = given[5], given[14]
+        assert (handle, self._float(one), self._float(zero)) == (HANDLE, 1.0, 0.0)
+        return self._product((given[:5], given[6:10], given[10:14], given[15:]))
+
+    @staticmethod
+    def _float(address: int) -> float:
+        return float(ctypes.c_float.from_address(address).value)
+
+    def _product(self, asked: tuple[Any, ...]) -> int:
+        """("product", stream, workspace, flags and shape, second, first, out and the rest)."""
+        found = ("product", self.blas_stream, self.blas_room, *asked)
+        capture = self.captures.get(self.blas_stream)
+        (self.seen if capture is None else capture).append(found)
+        return self.blas_codes.pop(0) if self.blas_codes else 0
 
     def _patching(self, graph: int, node: int) -> None:
         """Nodes are named by the handles that they have in the graph from which this one was instantiated."""
@@ -159,4 +223,13 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cuGraphLaunch": (V, V),
     "cuGraphExecKernelNodeSetParams": (V, V, V),
     "cuGraphExecMemsetNodeSetParams": (V, V, V, V),
+    "cuGraphAddChildGraphNode": (V, V, V, SIZE, V),
+    "cuStreamCreate": (V, U),
+    "cuStreamDestroy_v2": (V,),
+    "cuStreamBeginCapture_v2": (V, ctypes.c_int),
+    "cuStreamEndCapture": (V, V),
+    "cublasSetStream_v2": (V, V),
+    "cublasSetWorkspace_v2": (V, V, SIZE),
+    "cublasGemmEx": (V, *[I] * 5, V, V, I, I, V, I, I, V, V, *[I] * 4),
+    "cublasGemmStridedBatchedEx": (V, *[I] * 5, V, V, I, I, L, V, I, I, L, V, V, I, I, L, *[I] * 3),
 }

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fuser.runtime.cublas import Factor, Memory, products
+from fuser.runtime.cublas import Factor, Memory, Product, products
 
 Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(5)
@@ -37,10 +37,15 @@ def run(a: Array, b: Array) -> tuple[Array, int]:
     out = np.full((*batch, a.shape[-2], b.shape[-1]), np.nan)
     calls = list(products(memory(a), memory(b), memory(out)))
     for p in calls:
-        for number in range(p.count):
-            into = columns(p.out + 8 * number * p.m * p.n, p.n, p.m, p.n)
-            into[...] = operand(p.b, p.n, p.k, number) @ operand(p.a, p.k, p.m, number)
+        perform(p)
     return out, len(calls)
+
+
+def perform(p: Product) -> None:
+    """One call, as cuBLAS would do it."""
+    for number in range(p.count):
+        into = columns(p.out + 8 * number * p.m * p.n, p.n, p.m, p.n)
+        into[...] = operand(p.b, p.n, p.k, number) @ operand(p.a, p.k, p.m, number)
 
 
 def array(*shape: int) -> Array:

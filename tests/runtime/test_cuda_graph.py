@@ -12,7 +12,8 @@ import pytest
 import fuser
 from fuser.errors import InternalError
 from fuser.runtime import cuda, native_entry, native_plan
-from fuser.runtime.native_plan import Clear, KernelLaunch, LaunchPlan
+from fuser.runtime.launch_steps import Clear, KernelLaunch
+from fuser.runtime.native_plan import LaunchPlan
 from tests.runtime.fake_driver import FakeDriver
 
 pytestmark = pytest.mark.skipif(not native_entry.usable(), reason="this interpreter has no native road")
@@ -157,8 +158,8 @@ def test_a_refused_graph_is_an_error_and_leaves_nothing(driver: FakeDriver) -> N
     ("program", "device", "line"),
     [
         ("lambda x: x * 2 + 1", "sm_90", "as one CUDA graph, from the second call on"),
-        ("lambda x: (x @ x) * 2", "sm_90", "one by one, not as a CUDA graph: L1 is a library call"),
-        ("lambda x: (x @ x) @ x", "sm_90", "one by one, not as a CUDA graph: L1, L2 are library calls"),
+        ("lambda x: (x @ x) * 2", "sm_90", "as one CUDA graph, for arrays that matrix products saw before"),
+        ("lambda x: i32(x) @ i32(x)", "sm_90", "one by one, not as a CUDA graph: L1 is no product of floats"),
         ("lambda x: (x, x * 2)", "sm_90", "one by one, not as a CUDA graph: an argument is returned as it is"),
         ("lambda x: x * 2 + 1", "cpu", "one by one, not as a CUDA graph: it runs on the CPU"),
     ],

@@ -14,7 +14,8 @@ from fuser.hostexpr import scalar_symbol
 from fuser.runtime import cuda, native_entry, native_plan, quickcuda
 from fuser.runtime.arrays import Place
 from fuser.runtime.bound import Arena, Launch, encode_ctype
-from fuser.runtime.native_plan import Clear, KernelLaunch, LaunchPlan
+from fuser.runtime.launch_steps import Clear, KernelLaunch
+from fuser.runtime.native_plan import LaunchPlan
 from fuser.runtime.quickcpu import Places
 from fuser.runtime.values import convert
 from tests.runtime.fake_driver import FakeDriver
