@@ -115,12 +115,14 @@ class Compiled:
     def _other_roads(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> Any:
         """A call that native code does not take."""
         roads = self._roads
+        if out is None and not kwargs and (answer := roads.foreign(args)) is not NotImplemented:
+            return answer
         ticket = roads.ticket(args, kwargs, out)
         if ticket is not None:
             if (known := roads.find(ticket)) is not None:
                 return known(ticket.flat)
         elif out is None:
-            given = foreign.call(self, args, kwargs, may_store(self._traces))
+            given = foreign.call(self, roads, args, kwargs, may_store(self._traces))
             if given is not NotImplemented:
                 return given
         return self._long_road(args, kwargs, out, ticket)

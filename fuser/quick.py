@@ -25,9 +25,11 @@ from fuser.specs import ArraySpec, ScalarSpec
 if TYPE_CHECKING:
     from fuser.arguments import Bound
     from fuser.runtime.native_entry import Road
+    from fuser.runtime.quickcuda import CudaCall
     from fuser.traces import Launchable, Traced
 
 KINDS = 512  # kinds of calls remembered; beyond, all are forgotten and learned again
+ForeignCall = Callable[[Sequence[Any]], Any]
 SOON = 8  # calls of a kind after which a process takes the time to load its native road
 
 
@@ -75,6 +77,8 @@ class Roads:
         self._early = iter(range(1, SOON))  # calls that do without native code
         self._captured: tuple[Callable[[], Any], ...] = ()
         self._native: dict[tuple[tuple[str, ...], bool], Road] = {}
+        self._foreign: dict[Any, ForeignCall] = {}
+        self._key_of_foreign: Callable[[Sequence[Any]], Any] | None = None
         self._lock = threading.Lock()
         self.native: Callable[..., Any] = miss
 
@@ -90,7 +94,8 @@ class Roads:
         self.native = miss
         for road in self._native.values():
             road.close()
-        self._native, self._table, self._watch = {}, {}, None
+        self._native, self._table, self._foreign, self._watch = {}, {}, {}, None
+        self._key_of_foreign = None
 
     def ticket(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> Ticket | None:
         """The call's ticket; None where it can only go the long road. Taken before anything is traced."""
@@ -126,6 +131,34 @@ class Roads:
         key = key_of(args, self._by_value)
         known = self._table.get(key) if key is not None else None
         return known(args) if known is not None else NotImplemented
+
+    def foreign(self, args: Sequence[Any]) -> Any:
+        """The answer of a call with another library's arrays, of a kind learned before and if nothing read from outside
+        has changed since; NotImplemented for others."""
+        if self._key_of_foreign is None:
+            return NotImplemented
+        known = self._foreign.get(self._key_of_foreign(args))
+        if known is None or self._watch is None or not self._watch():
+            return NotImplemented
+        return known(args)
+
+    def learn_foreign(self, key_of: Callable[[Sequence[Any]], Any], args: Sequence[Any], call: ForeignCall) -> None:
+        """Remember such a call, if it is told by the types of its numbers and reads no arrays from outside."""
+        with self._lock:
+            if self._by_value or self._captured or self._watch is None or self._watch is self._state:
+                return
+            if len(self._foreign) >= KINDS:
+                self._foreign = {}
+            self._foreign[key_of(args)] = call
+            self._key_of_foreign = key_of
+
+    def device_launch(self, args: Sequence[Any]) -> CudaCall | None:
+        """The launch on a GPU learned for positional arguments."""
+        key = None if self._captured else key_of(args, self._by_value)
+        known = self._table.get(key) if key is not None else None
+        from fuser.runtime.quickcuda import CudaCall
+
+        return known if isinstance(known, CudaCall) and known.plan is not None else None
 
     def named(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> Any:
         """The native road of a call with keyword arguments or `out`; NotImplemented where it does not fit."""

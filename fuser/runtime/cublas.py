@@ -252,13 +252,13 @@ def direct() -> Direct | None:
         return None
 
 
-def handles() -> tuple[int, Callable[[], int]]:
-    """CuPy's function for the calling thread's handle on the current device: its address, and for Python."""
+def handle_function() -> int:
+    """The address of CuPy's function for the calling thread's handle on the current device."""
     from cupy.cuda import device
 
     from fuser.runtime.native_cupy import exported
 
-    return exported(device, "get_cublas_handle", "intptr_t (int __pyx_skip_dispatch)"), device.get_cublas_handle
+    return exported(device, "get_cublas_handle", "intptr_t (int __pyx_skip_dispatch)")
 
 
 def _call(p: Product, dtype: DType) -> None:

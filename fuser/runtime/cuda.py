@@ -12,7 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from fuser.device import driver_library
@@ -93,7 +93,7 @@ def current(place: Place, family: str) -> Iterator[int]:
             import torch
 
             stream = torch.cuda.current_stream(place.ordinal).cuda_stream
-            with cupy.cuda.ExternalStream(stream):
+            with external_stream(stream):
                 yield stream
         else:
             yield cupy.cuda.get_current_stream().ptr
@@ -201,11 +201,23 @@ def _torch_streams() -> Callable[[int], int]:
     return raw if raw is not None else lambda ordinal: int(torch.cuda.current_stream(ordinal).cuda_stream)
 
 
+class _Stream:
+    """Someone else's stream, as CUDA's stream protocol has it."""
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self._handle
+
+
+@lru_cache(64)
 def external_stream(stream: int) -> Any:
     """A context in which CuPy uses someone else's stream."""
     import cupy
 
-    return cupy.cuda.ExternalStream(stream)
+    made = getattr(cupy.cuda.Stream, "from_external", None)  # CuPy 14
+    return made(_Stream(stream)) if made is not None else cupy.cuda.ExternalStream(stream)
 
 
 def copy_to(place: Place, value: Any) -> Any:
@@ -251,11 +263,21 @@ def counters(ordinal: int) -> int:
 
 
 class _Kept:
-    """Objects that work on a stream still needs, oldest first."""
+    """Objects that work on streams of a device still needs, oldest first, and events that wait for nothing now."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.waiting: deque[tuple[Any, Any]] = deque()
+        self.spare: list[Any] = []
+
+    def event(self) -> Any:
+        """An event to be recorded."""
+        with self.lock:
+            if self.spare:
+                return self.spare.pop()
+        import cupy
+
+        return cupy.cuda.Event(disable_timing=True)
 
     def add(self, event: Any, objects: Any) -> None:
         with self.lock:
@@ -263,22 +285,22 @@ class _Kept:
             done = []
             while self.waiting and self.waiting[0][0].done:
                 done.append(self.waiting.popleft())
+            self.spare += [event for event, _ in done]
         del done  # outside of the lock: a library's destructor may call back
 
 
 @cache
-def _kept() -> _Kept:
+def _kept(ordinal: int) -> _Kept:
     return _Kept()
 
 
 def keep_until_done(objects: Sequence[Any]) -> None:
     """Keep objects alive until what CuPy's current stream holds now is done: for memory of libraries that would hand
     it out again without asking this stream. They are let go of at a later call of this function."""
-    import cupy
-
-    event = cupy.cuda.Event(disable_timing=True)
+    kept = _kept(_getters()[0]())
+    event = kept.event()
     event.record()
-    _kept().add(event, objects)
+    kept.add(event, objects)
 
 
 class Uncompiled:

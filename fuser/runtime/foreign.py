@@ -10,11 +10,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fuser import trees
+
+if TYPE_CHECKING:
+    from fuser.quick import Roads
 
 PREFIX = "foreign:"
 IMMUTABLE = "foreign:jax"  # a library whose arrays never change; CuPy's views of them know nothing of that
@@ -60,10 +63,17 @@ def among(values: Iterable[Any]) -> str | None:
     return found
 
 
-def call(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], storing: bool = False) -> Any:
+def call(
+    function: Callable[..., Any],
+    roads: Roads,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    storing: bool = False,
+) -> Any:
     """`function(*args, **kwargs)` on views of the arrays of one foreign family, its answer in kind: so arrays of any
     library take the roads of NumPy's and CuPy's. NotImplemented for other calls (see `among`), where some array
     cannot be viewed, and for a function that may store into arrays that must not change and whose views do not say so.
+    roads: what the function has learned.
     """
     family = among((*args, *kwargs.values()))
     if family is None:
@@ -83,6 +93,10 @@ def call(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str,
     if id(None) in given or (on_device and storing and family == IMMUTABLE):
         return NotImplemented
     answer = function(*views, **named)
+    if family == IMMUTABLE and not kwargs:
+        from fuser.runtime import jaxroad
+
+        jaxroad.learn(roads, args, views)
     if on_device:
         from fuser.runtime import cuda
 

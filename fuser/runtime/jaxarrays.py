@@ -7,7 +7,7 @@ is no public one, so it is used only where, tried once, it gave the same as the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
 from typing import Any
@@ -16,6 +16,7 @@ import numpy as np
 
 from fuser.errors import UnsupportedError
 
+_NO_ORDER = -1  # of DLPack: whoever asks looks after the order of streams
 _BYTES = 4  # of the largest real dtypes that JAX takes as they are: without x64 it makes f32 of f64
 
 
@@ -45,12 +46,29 @@ def _over(value: Any, ordinal: int) -> Any:
 
 def give(array: Any) -> Any:
     """A NumPy or CuPy array as JAX's, without a copy where JAX needs none."""
-    if array.dtype.itemsize <= _BYTES * (1 + (array.dtype.kind == "c")):
+    if _taken_as_it_is(array.dtype):
         swift = _swift(None if isinstance(array, np.ndarray) else array.device.id)
         if swift is not None:
             with suppress(BufferError, TypeError):  # read-only, or a dtype that NumPy's DLPack lacks
                 return swift(array)
     return _public(array)
+
+
+def _taken_as_it_is(dtype: np.dtype[Any]) -> bool:
+    return dtype.itemsize <= _BYTES * (1 + (dtype.kind == "c"))
+
+
+def taker(ordinal: int, dtypes: Sequence[np.dtype[Any]], stream: int) -> Callable[[Any], Any] | None:
+    """What makes JAX arrays of CuPy's that work of this stream of JAX's makes, of these dtypes; None where there is no
+    short way."""
+    if _swift(ordinal) is None or not all(map(_taken_as_it_is, dtypes)):
+        return None
+    return _beneath(ordinal, stream)
+
+
+def wait(value: Any, stream: int) -> None:
+    """Let a stream wait until an array is there."""
+    value.__dlpack__(stream=stream)
 
 
 def _public(array: Any) -> Any:
@@ -87,7 +105,8 @@ def _probe(ordinal: int | None) -> Any:
     return room[start : start + 24].view(np.float32).reshape(2, 3)
 
 
-def _beneath(ordinal: int | None) -> Callable[[Any], Any]:
+def _beneath(ordinal: int | None, ordered: int | None = None) -> Callable[[Any], Any]:
+    """ordered: a stream of JAX's on which the arrays are made."""
     import jax
     from jaxlib import _jax
 
@@ -97,6 +116,9 @@ def _beneath(ordinal: int | None) -> Callable[[Any], Any]:
     take = _jax.dlpack_managed_tensor_to_buffer
     if ordinal is None:
         return lambda array: take(array.__dlpack__(), device, None, None, kind)
+
+    if ordered is not None:
+        return lambda array: take(array.__dlpack__(stream=_NO_ORDER), device, ordered, None, kind)
 
     def from_device(array: Any) -> Any:
         stream = device.get_stream_for_external_ready_events()

@@ -6,7 +6,6 @@ own file because `native_plan` lays them out for native code and `native_graph` 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from fuser.dtypes import DType
@@ -47,11 +46,10 @@ class ProductLaunch:
 
 @dataclass(frozen=True)
 class Blas:
-    """How products are run: CuPy's function for the calling thread's handle (its address, and for Python), cuBLAS's
-    own functions, table place and bytes of their workspace."""
+    """How products are run: the address of CuPy's function for the calling thread's handle, cuBLAS's own functions,
+    table place and bytes of their workspace."""
 
     handle: int
-    of_thread: Callable[[], int]
     functions: Direct
     place: int
     nbytes: int

@@ -24,7 +24,7 @@ from fuser.record import dataclass
 from fuser.runtime import native_words as w
 from fuser.runtime import pool
 
-Name = Literal["road", "launch", "device_road", "torch_road", "torch_device_road"]  # of built-ins
+Name = Literal["road", "launch", "capture", "device_road", "torch_road", "torch_device_road"]  # of built-ins
 ENTRIES = 8  # a road's length: what does not match within it costs a few nanoseconds an entry
 METH_FASTCALL = 0x80
 
@@ -281,7 +281,7 @@ def _made() -> _Native | None:
         return None
     if not all(_struct_is_as_documented(a) for a in (np.empty((2, 3)), np.arange(10.0)[7:2:-2], np.array(1))):
         return None
-    return _load("native", ("fuser_road", "fuser_launch", "fuser_device_road"), "module")
+    return _load("native", ("fuser_road", "fuser_launch", "fuser_capture", "fuser_device_road"), "module")
 
 
 @cache

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 GRAPHS = 16  # most of a plan: those for the addresses of products that came first
 RECENT = 32  # sets of addresses remembered
-RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED: what other threads do meanwhile is no matter
 NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
+INVALIDATED = 901  # CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
+TRIES = 3  # of captures in a row that something else has broken
 _ALL = (1 << 64) - 1
 
 
@@ -34,7 +35,7 @@ class Recorder:
         self._plan = weakref.ref(plan)
         self._lock = threading.Lock()
         self._recent: dict[tuple[int, ...], None] = {}
-        self._made = 0
+        self._made = self._broken = 0
 
     def __call__(self, address: int) -> None:
         plan = self._plan()
@@ -50,9 +51,26 @@ class Recorder:
                 return
             self._recent.pop(key, None)
             self._made += 1
-            plan.record(words)
+            self._record(plan, words)
         finally:
             self._lock.release()
+
+    def _record(self, plan: LaunchPlan, words: Sequence[int]) -> None:
+        try:
+            plan.record(words)
+            self._broken = 0
+        except CaptureBroken as broken:
+            self._broken += 1
+            if self._broken == TRIES:
+                plan.driver.refuse(broken.code)
+
+
+class CaptureBroken(Exception):
+    """Another thread's waiting for the device has ended a capture; a later one may do."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
 
 
 def made(plan: LaunchPlan, words: Sequence[int]) -> list[int]:
@@ -131,17 +149,14 @@ class _Graph:
 
     def product(self, plan: LaunchPlan, step: ProductLaunch, table: Any) -> int:
         """A node for all that cuBLAS launches for a product, captured on a stream of its own."""
-        assert plan.blas is not None
-        product = step.at(*(int(table[k]) for k in step.places))
-        workspace = int(table[plan.blas.place]), plan.blas.nbytes
         stream, child = ctypes.c_void_p(), ctypes.c_void_p()
         self._driver.check("new_stream", ctypes.byref(stream), ctypes.c_uint(NON_BLOCKING))
         try:
-            self._driver.check("capture", stream, ctypes.c_int(RELAXED))
-            try:
-                plan.blas.functions.run(plan.blas.of_thread(), stream.value or 0, workspace, [product], step.dtype)
-            finally:
-                self._driver.check("captured", stream, ctypes.byref(child))
+            at = plan.products[step], ctypes.addressof(table), ctypes.addressof(child), stream.value or 0
+            code = plan.capture(*at)
+            if code == INVALIDATED:
+                raise CaptureBroken(code)
+            self._driver.refuse(code)
             return self._add("add_child", child)
         finally:
             self._driver.call("drop_stream", stream)

@@ -24,8 +24,8 @@ from fuser.runtime.native_words import I8, I32, I64, VOID, P, Writer, c
 # there.
 (
     L_FUNCTION, L_GIVEN, L_CONSTANTS, L_CONSTANT, L_STEPS, L_STEP, L_GRAPH, L_CLEAR, L_CLEAR_PLACE, L_CLEAR_BYTES,
-    L_COUNTERS, L_COUNTER, L_BLAS, L_FIXEDS, L_FIXED, L_RECORD, LAUNCH_WORDS,
-) = range(17)  # fmt: skip
+    L_COUNTERS, L_COUNTER, L_BLAS, L_FIXEDS, L_FIXED, L_RECORD, L_CAPTURE, L_CAPTURED, LAUNCH_WORDS,
+) = range(19)  # fmt: skip
 STEP_WORDS, COUNTER_WORDS = 7, 2  # of a lasting counter: its place in the table, its address
 S_KERNEL, S_GRID_X, S_GRID_Y, S_BLOCK, S_SHARED, S_COUNT, S_PLACES = range(STEP_WORDS)
 (
@@ -37,6 +37,9 @@ CU_CLEAR = ir.FunctionType(I32, [I64, I8, I64, P]).as_pointer()  # cuMemsetD8Asy
 CU_REPLAY = ir.FunctionType(I32, [P, P]).as_pointer()  # cuGraphLaunch
 CU_PATCH = ir.FunctionType(I32, [P, P, P]).as_pointer()  # cuGraphExecKernelNodeSetParams
 CU_PATCH_CLEAR = ir.FunctionType(I32, [P, P, P, P]).as_pointer()  # cuGraphExecMemsetNodeSetParams
+CU_CAPTURE = ir.FunctionType(I32, [P, I32]).as_pointer()  # cuStreamBeginCapture
+CU_CAPTURED = ir.FunctionType(I32, [P, P]).as_pointer()  # cuStreamEndCapture
+RELAXED = ir.Constant(I32, 2)  # CU_STREAM_CAPTURE_MODE_RELAXED: what other threads allocate meanwhile is no matter
 SUCCESS = ir.Constant(I32, 0)
 ONE = ir.Constant(I32, 1)
 RAISED = -1  # instead of a code: an exception is set
@@ -46,6 +49,7 @@ def write(m: Any) -> Any:
     """Add the functions to a module; gives `start(plan, table, stream) -> code`, which adds the constants and runs."""
     start = _Start(m, "fuser_start", I32, [P, P, P]).write(_Patch(m, "fuser_patch", I32, [P, P, P, P]).write())
     _Launch(m, "fuser_launch", P, [P, P, I64]).write(start)
+    _Capture(m, "fuser_capture", P, [P, P, I64]).write()
     return start
 
 
@@ -166,6 +170,29 @@ class _Start(Writer):
         sizes = [grid_x, grid_y, ONE, block, ONE, ONE, shared]
         kernel, null = self.word(record, S_KERNEL, P), ir.Constant(P, None)
         return b.call(launch, [kernel, *sizes, stream, _parameters(self, record, table), null])
+
+
+class _Capture(Writer):
+    """`fuser_capture(self, args, nargs)`: a product as a graph. `args` are the addresses of its words, of the call's
+    table, of where the graph goes, and a stream. The interpreter's lock is kept: to wait for the device or for all of a
+    stream is an error, and the end of the capture, while any stream is being captured."""
+
+    def write(self) -> None:
+        b = self.b
+        owner, args, _ = self.function.args
+        plan = self.api("PyLong_AsVoidPtr", P, owner)
+        product, table, made, stream = (self.api("PyLong_AsVoidPtr", P, self.word(args, k, P)) for k in range(4))
+        code, blas = self.variable(I32, SUCCESS), self.word(plan, L_BLAS, P)
+        library = blas, native_product.handle(self, blas, code)
+        with b.if_then(self.is_zero(b.load(code, typ=I32))):
+            b.store(b.call(b.inttoptr(self.word(plan, L_CAPTURE), CU_CAPTURE), [stream, RELAXED]), code)
+            with b.if_then(self.is_zero(b.load(code, typ=I32))):
+                native_product.prepare(self, library, table, stream, code)
+                native_product.call(self, library, product, table, code)
+                native_product.leave(self, library)
+                ended = b.call(b.inttoptr(self.word(plan, L_CAPTURED), CU_CAPTURED), [stream, made])
+                b.store(b.select(self.is_zero(ended), b.load(code, typ=I32), ended), code)
+        b.ret(self.api("PyLong_FromLong", P, b.sext(b.load(code, typ=I32), I64)))
 
 
 def _parameters(writer: Writer, record: Any, table: Any) -> Any:

@@ -44,6 +44,7 @@ class LaunchPlan:
     ) -> None:
         self.steps, self.given, self.driver, self.cleared, self.blas = tuple(steps), given, driver, clear, blas
         self.constants: list[int] = []
+        self.products: dict[ProductLaunch, int] = {}  # where their words are
         self._keep: list[Any] = []
         self.places = [[self._place(q) for q in s.parameters] if isinstance(s, KernelLaunch) else [] for s in steps]
         self.fixed = self._fixed()
@@ -59,6 +60,7 @@ class LaunchPlan:
             words[w.L_COUNTER] = self.words([v for record in clear.lasting for v in record])
         if blas is not None:
             words[w.L_BLAS] = self.words(_blas_words(blas))
+            words[w.L_CAPTURE], words[w.L_CAPTURED] = driver.address("capture"), driver.address("captured")
         if graphs:
             recorder = native_graph.Recorder(self)
             self._keep.append(recorder)
@@ -67,6 +69,7 @@ class LaunchPlan:
         self.table = given + len(self.constants)  # words of a call's table
         self._block = self._keep[-1]
         self.launch: Callable[..., int] = native_entry.built_in("launch", self.block)
+        self.capture: Callable[..., int] = native_entry.built_in("capture", self.block)
 
     def _place(self, parameter: tuple[int | None, int]) -> int:
         place, constant = parameter
@@ -89,8 +92,9 @@ class LaunchPlan:
             else:
                 one, zero = scale(step.dtype)
                 self._keep.append((one, zero))
-                product = _product_words(step, one.ctypes.data, zero.ctypes.data)
-                records += [0, 0, 0, 0, 0, 0, self.words(product)]
+                product = self.words(_product_words(step, one.ctypes.data, zero.ctypes.data))
+                self.products[step] = product
+                records += [0, 0, 0, 0, 0, 0, product]
         return records
 
     def words(self, values: Sequence[int]) -> int:
@@ -147,7 +151,11 @@ class Driver:
 
     def check(self, name: str, *arguments: Any) -> None:
         """Call, and raise where the driver refuses."""
-        code = self.call(name, *arguments)
+        self.refuse(self.call(name, *arguments))
+
+    @staticmethod
+    def refuse(code: int) -> None:
+        """Raise the error of a code, if it is one."""
         if code:
             raise_error(code)
 

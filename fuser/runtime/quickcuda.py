@@ -152,6 +152,21 @@ class CudaCall:
         return [make(*given) for make, given in self.makers] if out is None else [args[out]]
 
     def _run(self, args: Sequence[Any], results: list[Any], table: list[int], stream: int) -> Any:
+        self._launch(args, table, stream)
+        return self.answer(args, results)
+
+    def on_stream(self, args: Sequence[Any], table: list[int], stream: int) -> list[Any]:
+        """Launch on a stream, which is CuPy's current one; gives the fresh results. table: addresses of the arguments;
+        only numbers are taken from `args`."""
+        try:
+            results = [make(*given) for make, given in self.makers]
+            self._launch(args, [*table, *(r.data.ptr for r in results)], stream)
+        except Exception as error:
+            cuda.raise_out_of_memory(error, self._result_bytes, self.arena.nbytes)
+            raise
+        return results
+
+    def _launch(self, args: Sequence[Any], table: list[int], stream: int) -> None:
         held, base = None, 0
         if self.arena.nbytes:
             held = cuda.allocate(self.arena.nbytes)
@@ -169,9 +184,9 @@ class CudaCall:
         if code:
             raise cuda.launch_failed(code)
         del held
-        return self._answer(args, results)
 
-    def _answer(self, args: Sequence[Any], results: list[Any]) -> Any:
+    def answer(self, args: Sequence[Any], results: list[Any]) -> Any:
+        """What the program returns, of its results."""
         if self.places.out is not None:
             return results[0]
         if self.finish is None and not self.returned:
@@ -206,7 +221,7 @@ class CudaCall:
         if not found or found[0] is None or functions is None:
             return None
         nbytes = self.program.scratch[found[0] - len(self.places.arrays) - len(self.results)].nbytes
-        return Blas(*cublas.handles(), functions, found[0], nbytes)
+        return Blas(cublas.handle_function(), functions, found[0], nbytes)
 
     def _lasting(self, stream: int) -> tuple[tuple[int, int], ...]:
         """Table places of counters and where they are on the default stream. None for a plan that is first used on

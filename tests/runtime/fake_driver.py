@@ -42,6 +42,7 @@ class FakeDriver:
         self.captures: dict[int, list[Any] | None] = {}  # nodes by stream, while it is being captured
         self.blas_stream, self.blas_room = 0, (0, 0)
         self.blas_codes: list[int] = []
+        self.capture_codes: list[int] = []
         for name, kinds in SIGNATURES.items():
             setattr(self, name, _function(*kinds)(getattr(self, "_" + name)))
 
@@ -149,6 +150,8 @@ class FakeDriver:
     def _cuStreamEndCapture(self, stream: int, graph: int) -> int:
         nodes, self.captures[stream] = self.captures[stream], None
         assert nodes is not None
+        if self.capture_codes:
+            return self.capture_codes.pop(0)
         self._put(graph, Graph(nodes))
         return 0
 

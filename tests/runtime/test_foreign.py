@@ -112,7 +112,8 @@ def test_memory_of_others_is_kept_until_the_stream_is_done(monkeypatch: pytest.M
 
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=SimpleNamespace(Event=event)))
     kept = cuda._Kept()
-    monkeypatch.setattr(cuda, "_kept", lambda: kept)
+    monkeypatch.setattr(cuda, "_kept", lambda ordinal: kept)
+    monkeypatch.setattr(cuda, "_getters", lambda: (lambda: 0, None, None))
     gone: list[int] = []
 
     class Memory:
@@ -131,6 +132,7 @@ def test_memory_of_others_is_kept_until_the_stream_is_done(monkeypatch: pytest.M
     events[1].done = events[2].done = True
     cuda.keep_until_done([])
     assert sorted(gone) == [0, 1, 2]
+    assert len(events) == 3, "one of them was used again"
 
 
 class DeviceBox(Box):
@@ -229,6 +231,31 @@ def test_jax_results_in_64_bits_are_what_jax_makes_of_them(on_cpu: Any) -> None:
     total = fuser.compile(lambda x: np.sum(x))(x)  # NumPy adds in int64
     assert total.dtype == (np.int64 if on_cpu.config.jax_enable_x64 else np.int32)
     assert int(total) == 15
+
+
+def test_jax_calls_of_a_kind_learned_keep_their_answers(on_cpu: Any) -> None:
+    """Kinds that take turns, numbers, results as they are, in tuples and dicts, and a changed global."""
+    jnp = on_cpu.numpy
+    factor = 2.0
+
+    def f(x: Any, a: float, deep: bool = False) -> Any:
+        y = x * a * factor
+        return {"y": y, "all": (np.sum(y), x)} if deep else y
+
+    run, x = fuser.compile(f), jnp.arange(6, dtype="float32")
+    others = (x, x.reshape(2, 3), x.astype("int32"), jnp.zeros((0, 3), "float32"), x[2])
+    for _ in range(MANY):
+        for y in others:
+            for a in (3.0, 2):
+                found = run(y, a)
+                assert isinstance(found, on_cpu.Array)
+                assert bool(jnp.all(found == y * a * factor))
+        deep = run(x, 3.0, True)
+        assert deep["all"][1] is x
+        assert float(deep["all"][0]) == 90.0
+    assert run._roads._foreign
+    factor = 5.0
+    assert bool(jnp.all(run(x, 3.0) == x * 15.0))
 
 
 def test_jax_values_that_are_still_being_computed(on_cpu: Any) -> None:

@@ -38,16 +38,16 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
     known = native_plan.Driver(fake)
     monkeypatch.setattr(native_plan, "driver", lambda: known)
     monkeypatch.setattr(cublas, "direct", lambda: Direct(fake))
-    monkeypatch.setattr(cublas, "handles", lambda: handles(HANDLE))
+    monkeypatch.setattr(cublas, "handle_function", lambda: handle_function(HANDLE))
     monkeypatch.setattr(cuda, "architecture", lambda ordinal: "sm_90")
     return fake
 
 
-def handles(value: int) -> tuple[int, Any]:
-    """CuPy's function for a thread's handle, as its address and for Python."""
+def handle_function(value: int) -> int:
+    """The address of CuPy's function for a thread's handle."""
     function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int)(lambda skip: value)
     _KEEP.append(function)
-    return ctypes.cast(function, ctypes.c_void_p).value or 0, lambda: value
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
 _KEEP: list[Any] = []
@@ -60,7 +60,7 @@ def plan(driver: FakeDriver, count: int = 1, graphs: bool = False, handle: int =
         ProductLaunch(Product(3, 5, 7, count, a, b, 128), (0, 1, 2), F32),
         KernelLaunch(SCALE, (1, 1), 32, 0, ((2, 0), (3, 0))),
     ]
-    blas = Blas(*handles(handle), Direct(driver), 4, 1 << 20)
+    blas = Blas(handle_function(handle), Direct(driver), 4, 1 << 20)
     return LaunchPlan(steps, 5, native_plan.Driver(driver), None, blas, graphs)
 
 
@@ -147,6 +147,31 @@ def test_a_product_refused_while_a_graph_is_made_leaves_nothing(driver: FakeDriv
     assert not made.recorded
     made.launch(5, 1000, 2000, 3000, 4000, ROOM)
     assert driver.seen[-2:] == launches(5, 1000, 2000, 3000, 4000)
+
+
+def refused(code: int) -> None:
+    raise InternalError(f"code {code}", "launch")
+
+
+def test_a_capture_that_another_thread_broke_is_made_later(driver: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waiting for the device invalidates every capture; what is launched one by one is right all the same."""
+    made = plan(driver, graphs=True)
+    words = (5, 1000, 2000, 3000, 4000, ROOM)
+    driver.blas_codes, driver.capture_codes = [0, 0, 14], [901]
+    for _ in range(4):
+        driver.seen.clear()
+        assert made.launch(*words) == 0
+        assert driver.seen == launches(*words[:-1])
+    assert made.recorded
+    made.launch(*words)
+    assert driver.replays == 1
+    monkeypatch.setattr(native_plan, "raise_error", refused)
+    other = plan(driver, graphs=True)
+    driver.capture_codes = [901] * native_graph.TRIES
+    for _ in range(2 * native_graph.TRIES - 1):
+        assert other.launch(*words) == 0
+    with pytest.raises(InternalError, match="901"):
+        other.launch(*words)
 
 
 def test_graphs_go_with_their_plan(driver: FakeDriver) -> None:
