@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any
 
 from fuser import trees
@@ -188,6 +189,27 @@ def _hashable(value: Any, name: str) -> Any:
             notes=["pass arrays, numbers, or hashable values such as strings and tuples"],
         ) from None
     return value
+
+
+def as_specs(bound: Bound, signature: Signature) -> str:
+    """The arguments of `warm` for calls like this one: arrays as specs, all else as it is."""
+    found = iter(bound.infos)
+    leaves = [
+        next(found).spec if isinstance(s, ArraySpec) else leaf
+        for leaf, s in zip(bound.leaves, bound.specs, strict=True)
+    ]
+    texts: list[str] = []
+    by_name = False
+    for name, value in trees.unflatten(bound.tree, leaves).items():
+        kind = signature.parameters[name].kind
+        if kind == Parameter.VAR_POSITIONAL:
+            texts += map(repr, value)
+        elif kind == Parameter.VAR_KEYWORD:
+            texts += [f"{key}={v!r}" for key, v in value.items()]
+        else:
+            by_name = by_name or kind == Parameter.KEYWORD_ONLY
+            texts.append(f"{name}={value!r}" if by_name else repr(value))
+    return ", ".join(texts)
 
 
 def array_names(bound: Bound, captured: int) -> list[str]:

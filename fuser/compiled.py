@@ -170,7 +170,8 @@ class Compiled:
             try:
                 steps = tuple(zip(plan.groups, plan.launches, strict=True))
             except CompileForbidden as error:
-                error.with_context(notes=[f"the call: {self.__name__}({_spec_texts(bound)}), for {plan.device.name}"])
+                given = arguments.as_specs(bound, self._source.signature)
+                error.with_context(notes=[f"the call: {self.__name__}.warm({given}, device={plan.device.name!r})"])
                 raise
         return call.bind(plan.graph, steps, bound.place, _with_strides(bound, (*bound.infos, *captured)))
 
@@ -346,11 +347,6 @@ def _reference_call(compiled: Compiled, *args: Any, **kwargs: Any) -> Any:
     from fuser.check import reference_results
 
     return reference_results(compiled, args, kwargs)
-
-
-def _spec_texts(bound: Bound) -> str:
-    """The call's arrays as specs: what `warm` takes."""
-    return ", ".join(f"{i.dtype}[{', '.join(map(str, i.shape))}]" for i in bound.infos)
 
 
 def _originals(bound: Bound, captured: Sequence[ArrayInfo]) -> list[Any]:

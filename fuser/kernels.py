@@ -85,7 +85,7 @@ def build(kernel: Any, facts: tuple[object, ...], compiler: Compiler) -> Built:
             raise CompileForbidden(
                 f"`{kernel.name}` is not in the cache, and FUSER_COMPILE=never",
                 "compile-never",
-                notes=["compile it where that is allowed: f.warm(...) fills the cache"],
+                notes=["compile it where that is allowed; the cache is filled by what follows"],
             )
         start = time.perf_counter()
         built = compiler.compile(kernel)

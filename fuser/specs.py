@@ -25,13 +25,16 @@ class ArraySpec:
     """An array of this dtype and shape. Dims are ints where static (0 and 1 always), else host expressions.
 
     is_scalar: a NumPy scalar such as `np.float64(2)`, which promotes as strong but cannot be stored into.
-    family: the library whose array it is: torch has methods and promotion of its own.
+    family: the library whose array it is: torch has methods and promotion of its own. strides: in elements, where they
+    are not those of C order; offset: the address modulo 16: both only where a plan is asked for.
     """
 
     dtype: DType
     shape: Shape
     is_scalar: bool = False
     family: str = "numpy"
+    strides: tuple[int, ...] | None = None
+    offset: int = 0
 
     def __str__(self) -> str:
         return f"{self.dtype}{text_of(self.shape)}"
@@ -71,7 +74,8 @@ _WEAK: dict[str, WeakKind] = {"float": "float", "int": "int", "bool": "bool", "c
 def parse(text: str) -> ArraySpec | ScalarSpec:
     """`"f32[n, 8]"` -> ArraySpec, `"f32"` and `"f32[]"` -> a 0-d ArraySpec, `"float"` -> ScalarSpec.
 
-    A named dim is a symbol, the same one wherever the name appears. Raises ArgumentError [spec].
+    A named dim is a symbol, the same one wherever the name appears. Strides in elements and an address modulo 16 bytes
+    may follow: `"f32[8, 4; strides 16, -1]"`, `"f32[9; offset 4]"`. Raises ArgumentError [spec].
     """
     match = _SPEC.fullmatch(text)
     if match is None:
@@ -83,8 +87,37 @@ def parse(text: str) -> ArraySpec | ScalarSpec:
     if dtype is None:
         known = ", ".join(t.name for t in (*ALL, *COMPLEX))
         raise ArgumentError(f"`{name}` in the spec `{text}` is not a dtype", "spec", notes=(f"dtypes: {known}",))
-    parts = [p.strip() for p in dims.split(",")] if dims and dims.strip() else []
-    return ArraySpec(dtype, tuple(_parse_dim(p, text) for p in parts))
+    dims, *placed = (dims or "").split(";")
+    parts = [p.strip() for p in dims.split(",")] if dims.strip() else []
+    shape = tuple(_parse_dim(p, text) for p in parts)
+    strides, offset = _placed(placed, len(shape), text)
+    return ArraySpec(dtype, shape, strides=strides, offset=offset)
+
+
+def _placed(parts: Iterable[str], rank: int, text: str) -> tuple[tuple[int, ...] | None, int]:
+    """Strides (None: those of C order) and offset."""
+    where: dict[str, tuple[int, ...]] = {}
+    for part in parts:
+        word, _, numbers = part.strip().partition(" ")
+        where[word] = _integers(numbers)
+    strides, offset = where.pop("strides", None), where.pop("offset", (0,))
+    good = not where and (strides is None or len(strides) == rank > 0) and len(offset) == 1
+    if not good or offset[0] not in range(16):
+        hint = "behind the dims may stand `; strides` with a number each, and `; offset` with one below 16"
+        raise ArgumentError(f"`{text}` is not a spec", "spec", notes=(hint,))
+    return strides, offset[0]
+
+
+def _integers(text: str) -> tuple[int, ...]:
+    """`"16, -1"`; nothing for what is no list of integers."""
+    parts = [p.strip() for p in text.split(",")]
+    return tuple(map(int, parts)) if all(re.fullmatch(r"-?\d{1,18}", p) for p in parts) else ()
+
+
+def text_of_array(dtype: DType, shape: Iterable[int], strides: tuple[int, ...] | None, offset: int) -> str:
+    """The spec of an array, as `parse` reads it."""
+    placed = f"; strides {', '.join(map(str, strides))}" if strides else ""
+    return f"{dtype}[{', '.join(map(str, shape))}{placed}{f'; offset {offset}' if offset else ''}]"
 
 
 def looks_like_array(text: str) -> bool:

@@ -61,6 +61,15 @@ class ArrayInfo:
         return True
 
     @property
+    def spec(self) -> str:
+        """The array as a spec, from which a plan for arrays that lie like it is made."""
+        from fuser import specs
+
+        if self.contiguous:
+            return specs.text_of_array(self.dtype, self.shape, None, self.pointer % 16)
+        return specs.text_of_array(self.dtype, self.shape, self.strides, 0)
+
+    @property
     def extent(self) -> tuple[int, int]:
         """Byte range [low, high) that the elements occupy."""
         if 0 in self.shape:
@@ -73,10 +82,12 @@ class ArrayInfo:
 
 @dataclass(frozen=True)
 class SpecArray:
-    """An array of which only dtype and shape are known: enough to plan, nothing to run on."""
+    """An array of which only dtype, shape and how it lies are known: enough to plan, nothing to run on."""
 
     dtype: DType
     shape: tuple[int, ...]
+    strides: tuple[int, ...] | None = None
+    offset: int = 0
 
 
 DEFAULT_DIM = 1024  # size of a named dim that nobody gave a size
@@ -95,7 +106,8 @@ def from_specs(tree: Any, sizes: Mapping[str, int] | None = None) -> Any:
         tree = specs.parse(tree)
     if isinstance(tree, specs.ArraySpec):
         free = {s for d in tree.shape if not isinstance(d, int) for s in d.symbols}
-        return SpecArray(tree.dtype, specs.concrete(tree, {**dict.fromkeys(free, DEFAULT_DIM), **(sizes or {})}))
+        shape = specs.concrete(tree, {**dict.fromkeys(free, DEFAULT_DIM), **(sizes or {})})
+        return SpecArray(tree.dtype, shape, tree.strides, tree.offset)
     if family_of(tree) is None and hasattr(tree, "shape") and hasattr(tree, "dtype"):
         return SpecArray(_dtype(tree.dtype, "spec"), tuple(int(d) for d in tree.shape))
     return tree
@@ -156,7 +168,8 @@ def describe(value: Any, name: str = "argument") -> ArrayInfo:
     """The array behind an argument; raises DTypeError, GradientError or UnsupportedError naming it."""
     family = family_of(value)
     if isinstance(value, SpecArray):
-        return ArrayInfo("numpy", value.dtype, value.shape, c_strides(value.shape), 0, CPU, value)
+        strides = c_strides(value.shape) if value.strides is None else value.strides
+        return ArrayInfo("numpy", value.dtype, value.shape, strides, value.offset, CPU, value)
     if family == "numpy":
         return _describe_numpy(value, name)
     if family == "cupy":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 
 import fuser
 from fuser import kernels
-from fuser.errors import ArgumentError, CompileForbidden
+from fuser.errors import ArgumentError, CompileForbidden, FuserError
 from fuser.runtime import cache
 
 
@@ -78,8 +79,56 @@ def test_a_forbidden_compilation_names_the_call(fresh: kernels._Memory, monkeypa
     run.warm("f32[100, 300]")
     monkeypatch.setattr(kernels, "settings", lambda: Settings(compile="never"))
     run(np.ones((100, 300), np.float32))
-    with pytest.raises(CompileForbidden, match=r"softmax\(f64\[5, 7\]\), for cpu"):
+    with pytest.raises(CompileForbidden) as caught:
         run(np.ones((5, 7)))
+    assert "the call: softmax.warm('f64[5, 7]', device='cpu')" in str(caught.value)
+
+
+def scaled(x: Any, *more: Any, factor: float = 2.0, deep: bool = False) -> Any:
+    return np.exp(x - np.max(x, axis=-1, keepdims=True)) * factor + sum(more)
+
+
+def _misaligned(shape: tuple[int, ...], offset: int) -> Any:
+    room = np.ones(int(np.prod(shape)) * 4 + 32, np.uint8)
+    start = -room.ctypes.data % 16 + offset
+    return room[start : start + int(np.prod(shape)) * 4].view(np.float32).reshape(shape)
+
+
+FORMS: dict[str, Callable[[], Any]] = {
+    "plain": lambda: np.ones((64, 100), np.float32),
+    "every other column": lambda: np.ones((64, 100), np.float32)[:, ::2],
+    "upside down": lambda: np.ones((64, 100), np.float32)[::-1],
+    "transposed": lambda: np.ones((64, 100), np.float32).T,
+    "one row for all": lambda: np.broadcast_to(np.ones(100, np.float32), (64, 100)),
+    "misaligned": lambda: _misaligned((64, 100), 4),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_what_a_forbidden_compilation_names_is_what_warm_needs(
+    fresh: kernels._Memory, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    from fuser.settings import Settings
+
+    x, other = FORMS[form](), np.float32(3)
+    if form not in ("plain", "misaligned"):  # a CPU has one kernel for both
+        fuser.compile(scaled)(FORMS["plain"](), other, factor=0.5, deep=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(kernels, "settings", lambda: Settings(compile="never"))
+        with pytest.raises(CompileForbidden) as caught:
+            fuser.compile(scaled)(x, other, factor=0.5, deep=True)
+    (named,) = (n.removeprefix("the call: ") for n in caught.value.notes if n.startswith("the call: "))
+    eval(named, {"scaled": fuser.compile(scaled)})
+    monkeypatch.setattr(kernels, "settings", lambda: Settings(compile="never"))
+    got = fuser.compile(scaled)(x, other, factor=0.5, deep=True)
+    np.testing.assert_allclose(got, scaled(x, other, factor=0.5), rtol=1e-6)
+
+
+@pytest.mark.parametrize("text", ["f32[4; strides 1, 2]", "f32[4; offset 16]", "f32[4; offset]", "f32[4; rows 2]",
+                                  "f32[4; strides x]", "f32[; strides 1]"])  # fmt: skip
+def test_specs_with_mistakes_behind_the_dims(text: str) -> None:
+    with pytest.raises(FuserError, match="is not a spec"):
+        fuser.compile(softmax).plan(text)
 
 
 @fuser.compile
