@@ -41,6 +41,15 @@ def native_entry_of(known: QuickCall, flat: Sequence[Any]) -> tuple[Any, Any]:
     return "device_road", native_cupy.entry(known, flat)
 
 
+def library_watches(known: QuickCall) -> list[tuple[int, Any, Any, Any]]:
+    """What native code must watch for the sake of the arrays' library."""
+    if not known.torch:
+        return []
+    from fuser.runtime import native_torch
+
+    return native_torch.watches()
+
+
 def python_only(launch: Launch) -> bool:
     """Whether native code cannot look at a launch's arrays: tensors of a torch without DLPack's table of functions."""
     if not getattr(launch, "torch", False):

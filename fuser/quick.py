@@ -15,7 +15,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from fuser.callkey import NUMBERS, key_of
 from fuser.hostexpr import is_scalar_symbol
-from fuser.launches import Apart, Launch, PlainCall, QuickCall, launch_for, native_entry_of, python_only
+from fuser.launches import (
+    Apart,
+    Launch,
+    PlainCall,
+    QuickCall,
+    launch_for,
+    library_watches,
+    native_entry_of,
+    python_only,
+)
 from fuser.record import dataclass
 from fuser.runtime import arrays
 from fuser.runtime.arrays import CPU
@@ -197,7 +206,8 @@ class Roads:
             form = (ticket.names, ticket.has_out)
             road = self._native.get(form)
             if road is None or road.name != kind:  # a function that goes from one device to another starts again
-                road = self._native[form] = native_entry.Road(ticket.watch.entries(native_entry.NOTHING), kind)
+                watches = [*ticket.watch.entries(native_entry.NOTHING), *library_watches(known)]
+                road = self._native[form] = native_entry.Road(watches, kind)
             road.add(entry)
             if form == ((), False):
                 self.native = road.call

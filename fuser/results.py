@@ -15,7 +15,7 @@ from fuser import shapes, trees
 from fuser.arguments import Bound
 from fuser.errors import ArgumentError, DeviceError, ShapeError
 from fuser.graph import Graph
-from fuser.runtime import arrays, call, foreign
+from fuser.runtime import arrays, call, foreign, tensors
 from fuser.runtime.arrays import ArrayInfo
 from fuser.specs import ArraySpec
 from fuser.trees import ArrayLeaf
@@ -47,6 +47,9 @@ def _usable(array: Any, node: Any, graph: Graph, bound: Bound) -> ArrayInfo | No
         raise ShapeError(f"out= has shape {info.shape}, the result {wanted}", "out-shape")
     if not (array.flags.writeable if isinstance(array, np.ndarray) else info.writable):
         raise ArgumentError("out= is read-only", "read-only")
+    if arrays.repeats(info):
+        note = "it is a broadcast or a sliding view; pass an array of its own"
+        raise ArgumentError("some elements of out= are the same memory", "overlap", notes=[note])
     direct = info.dtype == node.storage and info.contiguous and not graph.effects
     direct = direct and info.writable  # not a native copy of an array of odd address or foreign byte order
     direct = direct and info.pointer % 16 == 0  # kernels store whole vectors
@@ -60,6 +63,7 @@ def deliver(
 
     arguments: the call's arrays in graph order; a program that returns an argument it wrote returns that very object.
     """
+    tensors.written(arguments[e.argument] for e in graph.effects)
     if out is None:
         arrays_out = [finished(info) for info in results]
         for index, position in returned_arguments(graph):
@@ -69,6 +73,7 @@ def deliver(
         if info.base is not array:
             target = array if isinstance(array, np.ndarray) else call.as_place_array(arrays.describe(array, "out"))
             target[...] = call.as_place_array(info)
+    tensors.written(out_leaves(graph, out))
     return out
 
 

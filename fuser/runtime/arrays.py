@@ -229,7 +229,7 @@ def _describe_cupy(value: Any, name: str) -> ArrayInfo:
 
 
 def _describe_foreign(value: Any, name: str, family: Family) -> ArrayInfo:
-    view = foreign.view(value)
+    view = foreign.view(value, name)
     if view is None:
         raise UnsupportedError(
             f"`{name}` is a {type(value).__name__} on a device that fuser does not run on", "foreign-device"
@@ -241,12 +241,17 @@ def _describe_foreign(value: Any, name: str, family: Family) -> ArrayInfo:
 def _describe_torch(value: Any, name: str) -> ArrayInfo:
     import torch
 
-    if value.requires_grad and torch.is_grad_enabled():
+    if value.is_nested:
+        raise UnsupportedError(f"`{name}` is a nested tensor", "torch-layout")
+    if (value.requires_grad and torch.is_grad_enabled()) or has_tangent(value):
         raise GradientError(
             f"`{name}` requires grad, and fuser has no gradients yet",
             "requires-grad",
             notes=["pass x.detach(), or call under the reference function where gradients are needed"],
         )
+    if not all(type(d) is int for d in value.shape):
+        hint = "call it outside of torch.jit.trace"
+        raise UnsupportedError(f"`{name}` has no sizes yet: torch traces a program", "torch-layout", notes=[hint])
     dtype = _dtype(str(value.dtype).removeprefix("torch."), name)
     if value.device.type not in ("cpu", "cuda") or str(value.layout) != "torch.strided":
         raise UnsupportedError(f"`{name}` lives on {value.device} with layout {value.layout}", "torch-layout")
@@ -257,18 +262,33 @@ def _describe_torch(value: Any, name: str) -> ArrayInfo:
             notes=["pass x.resolve_conj() (and resolve_neg()), or conjugate inside the function"],
         )
     place = CPU if value.device.type == "cpu" else Place("cuda", value.device.index or 0)
-    try:
-        address = value.data_ptr()
-    except RuntimeError:
-        hint = "call it outside of torch.func.vmap and grad, and not while torch.compile traces"
-        message = f"`{name}` stands for a tensor and has no memory"
-        raise UnsupportedError(message, "torch-layout", notes=[hint]) from None
+    address = _address_of_tensor(value, name)
     writable = place == CPU or address % dtype.bytes == 0
     if not writable:
         value = value.clone()
     return ArrayInfo(
         "torch", dtype, tuple(value.shape), tuple(value.stride()), value.data_ptr(), place, value, writable
     )
+
+
+def _address_of_tensor(value: Any, name: str) -> int:
+    """Where a tensor's elements are; UnsupportedError where they are nowhere."""
+    try:
+        address = int(value.data_ptr())
+        if address or not value.numel():
+            return address
+    except RuntimeError:
+        pass
+    hint = "call it outside of torch.func.vmap and grad, of FakeTensorMode, and not while torch.compile traces"
+    raise UnsupportedError(f"`{name}` stands for a tensor and has no memory", "torch-layout", notes=[hint]) from None
+
+
+def has_tangent(value: Any) -> bool:
+    """Whether a tensor carries a derivative of torch's forward mode."""
+    forward = sys.modules.get("torch.autograd.forward_ad")
+    if forward is None or forward._current_level < 0:
+        return False
+    return forward.unpack_dual(value).tangent is not None
 
 
 def empty(family: Family, shape: Sequence[int], dtype: DType, place: Place) -> ArrayInfo:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fuser import trees
+from fuser.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from fuser.quick import Roads
@@ -88,7 +89,10 @@ def call(
         given[id(looked)] = looked, value
         return looked
 
-    views, named = [seen(value) for value in args], {name: seen(value) for name, value in kwargs.items()}
+    try:
+        views, named = [seen(value) for value in args], {name: seen(value) for name, value in kwargs.items()}
+    except UnsupportedError:
+        return NotImplemented  # the other road knows the argument's name
     on_device = any(not isinstance(looked, np.ndarray) for looked, _ in given.values())
     if id(None) in given or (on_device and storing and family == IMMUTABLE):
         return NotImplemented
@@ -118,12 +122,12 @@ def _back(leaf: Any, given: Mapping[int, Any], family: str) -> Any:
     return give(leaf, family) if kind in ("numpy", "cupy") and hasattr(leaf, "dtype") else leaf
 
 
-def view(value: Any) -> Any:
-    """A NumPy or CuPy array over the memory of a foreign array."""
+def view(value: Any, name: str = "argument") -> Any:
+    """A NumPy or CuPy array over the memory of a foreign array; UnsupportedError, by its name, for one without any."""
     if _library(type(value)) == "jax":
         from fuser.runtime import jaxarrays
 
-        known = jaxarrays.view(value)
+        known = jaxarrays.view(value, name)
         if known is not None:
             return known
     if hasattr(value, "__dlpack_device__"):

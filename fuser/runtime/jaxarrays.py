@@ -20,8 +20,14 @@ _NO_ORDER = -1  # of DLPack: whoever asks looks after the order of streams
 _BYTES = 4  # of the largest real dtypes that JAX takes as they are: without x64 it makes f32 of f64
 
 
-def view(value: Any) -> Any:
+def view(value: Any, name: str) -> Any:
     """A NumPy array over an array on the CPU, a CuPy array over one on a GPU; None where there is no short way."""
+    if isinstance(value, _tracer()):
+        raise UnsupportedError(
+            f"`{name}` is a JAX tracer: it stands for an array while JAX transforms a program",
+            "jax-tracer",
+            notes=["call it outside of jax.jit, grad and vmap, or inside through jax.pure_callback"],
+        )
     try:
         (device,) = value.devices()
         if device.platform == "cpu":
@@ -31,9 +37,16 @@ def view(value: Any) -> Any:
         return _over(value, device.local_hardware_id)
     except (AttributeError, TypeError, ValueError, RuntimeError):  # several devices, another JAX
         if getattr(value, "is_deleted", bool)():
-            message = "an argument is a JAX array that was deleted, or donated to a function"
+            message = f"`{name}` is a JAX array that was deleted, or donated to a function"
             raise UnsupportedError(message, "deleted-array") from None
         return None
+
+
+@cache
+def _tracer() -> Any:
+    import jax
+
+    return jax.core.Tracer
 
 
 def _over(value: Any, ordinal: int) -> Any:

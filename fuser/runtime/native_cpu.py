@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fuser.dtypes import U8
-from fuser.runtime import native_torch
+from fuser.runtime import native_torch, tensors
 from fuser.runtime.bound import Launch
 from fuser.runtime.native_entry import ArrayNeed, Entry, Need, NumberNeed, SameNeed, Step
 from fuser.runtime.native_numbers import mode_of, number_need
@@ -55,6 +55,8 @@ def entry(call: CpuCall, args: Sequence[Any]) -> Entry | None:
         release=_bytes(call, args) > SHORT_BYTES,
         keep=(call, library, [s.built for s in call.program.steps if isinstance(s, Launch)]),
         library=ctypes.addressof(library) if library is not None else 0,
+        written=tuple(sorted(call.written)) if call.torch else (),
+        bump=tensors.bump() if call.torch else None,
     )
 
 

@@ -60,6 +60,7 @@ class DeviceRun(Run):
                 self._fail(entry, code)
             clean()
             b.ret(self.null)
+        self._tell(entry, args, clean)
         self._finish(entry, args, objects, clean)
         return self.function
 

@@ -116,7 +116,8 @@ class Device:
 class Entry:
     """One kind of call. results: (callable, arguments, table place) that make an array each. temps: (place of the
     block, offset, table place). effects: (argument, result). pairs: arguments that must not overlap. outputs: (kind,
-    number), see `native_run`. library: address of the words about an array library other than NumPy."""
+    number), see `native_run`. library: address of the words about an array library other than NumPy. written: arguments
+    of which `bump` is told after they were written."""
 
     needs: tuple[Need, ...]
     results: tuple[tuple[Callable[..., Any], tuple[Any, ...], int], ...]
@@ -132,6 +133,8 @@ class Entry:
     keep: tuple[Any, ...]
     library: int = 0
     device: Device | None = None
+    written: tuple[int, ...] = ()
+    bump: Callable[[tuple[Any, ...]], Any] | None = None
     block: Any = None
     _blocks: list[Any] = field(default_factory=list)
 
@@ -152,6 +155,7 @@ class Entry:
             (w.E_STEPS, w.E_STEP, self._steps()),
             (w.E_EFFECTS, w.E_EFFECT, list(self.effects)),
             (w.E_OUTPUTS, w.E_OUTPUT, list(self.outputs)),
+            (w.E_WRITTENS, w.E_WRITTEN, [(k,) for k in self.written]),
             (w.E_PAIRS, w.E_PAIR, [(a, b, *self._extent(a), *self._extent(b)) for a, b in self.pairs]),
         )
         for count, first, records in lists:
@@ -162,6 +166,7 @@ class Entry:
         words[w.E_RELEASE] = int(self.release)
         words[w.E_THREADED] = int(any(s.trips > s.grain for s in self.steps))
         words[w.E_LIBRARY], words[w.E_MISS] = self.library, id(NotImplemented)
+        words[w.E_BUMP] = id(self.bump)
         if self.device is not None:
             words[w.E_PLAN], words[w.E_ORDINAL] = self.device.plan, self.device.ordinal
             words[w.E_FAIL] = id(self.device.fail)

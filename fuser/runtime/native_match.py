@@ -80,7 +80,9 @@ class Match(Writer):
         self.leave_if(self.differ(rank, self.word(record, A_RANK)), self.no)
         for condition in layout.unfit(record, seen):
             self.leave_if(condition, self.no)
-        phase = b.and_(layout.data(seen), c(15))
+        address = layout.data(seen)
+        self.leave_if(b.icmp_signed("==", address, c(0)), self.no)  # no elements, or no memory for them
+        phase = b.and_(address, c(15))
         self.leave_if(self.differ(phase, self.word(record, A_PHASE)), self.no)
         dims, strides = layout.dims(seen), layout.strides(seen)
         known = self.word(record, A_DIMS, P)

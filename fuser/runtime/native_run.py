@@ -18,6 +18,7 @@ from fuser.runtime.native_words import (
     DISPATCH,
     DYNAMIC_WORDS,
     E_ARGS,
+    E_BUMP,
     E_DYNAMIC,
     E_DYNAMICS,
     E_EFFECT,
@@ -41,6 +42,8 @@ from fuser.runtime.native_words import (
     E_TABLE,
     E_TEMP,
     E_TEMPS,
+    E_WRITTEN,
+    E_WRITTENS,
     EFFECT_WORDS,
     F32,
     F32_OF_FLOAT,
@@ -87,8 +90,26 @@ class Run(Writer):
             argument, value = (self.word(args, self.word(record, 0), P), self.word(objects, self.word(record, 1), P))
             failed = self.api("PyObject_SetItem", I32, argument, self.word(entry, E_ELLIPSIS, P), value)
             self.leave_if(self.differ(failed, ir.Constant(I32, 0)), self.null, clean)
+        self._tell(entry, args, clean)
         self._finish(entry, args, objects, clean)
         return self.function
+
+    def _tell(self, entry: Any, args: Any, clean: Callable[[], None]) -> None:
+        """Call what an entry wants to be told of the arguments that were written."""
+        b = self.b
+        count = self.word(entry, E_WRITTENS)
+        with b.if_then(self.differ(count, c(0))):
+            arguments, written = self.api("PyTuple_New", P, c(1)), self.api("PyTuple_New", P, count)
+            places = self.word(entry, E_WRITTEN, P)
+            with self.each(count) as k:
+                value = self.word(args, self.word(places, k), P)
+                self.api("Py_IncRef", VOID, value)
+                self.api("PyTuple_SetItem", I32, written, k, value)
+            self.api("PyTuple_SetItem", I32, arguments, c(0), written)
+            answer = self.api("PyObject_CallObject", P, self.word(entry, E_BUMP, P), arguments)
+            self.api("Py_DecRef", VOID, arguments)
+            self.leave_if(self.is_zero(answer), self.null, clean)
+            self.api("Py_DecRef", VOID, answer)
 
     def _begin(self, entry: Any, objects: Any) -> tuple[Any, Callable[[], None]]:
         """Take hold of the entry; (count of objects made so far, what lets go of them and of the entry)."""

@@ -72,6 +72,15 @@ def library() -> Any:
     return block
 
 
+def watches() -> list[tuple[int, Any, Any, Any]]:
+    """What every road of tensors watches: that no level of torch's forward mode is entered, where a tensor may carry a
+    derivative that only torch's own functions would see."""
+    from torch.autograd import forward_ad
+
+    names, level, none = vars(forward_ad), "_current_level", -1
+    return [(w.W_GLOBAL, names, level, none)] if level in names else []
+
+
 def need(tensor: Any, slot: int) -> TensorNeed | None:
     """What a tensor argument must be for calls like this one; None where DLPack tells another story than torch."""
     table = exchange()
@@ -121,6 +130,8 @@ def entry(call: CudaCall, args: Sequence[Any]) -> Entry | None:
         keep=(call, known),
         library=ctypes.addressof(known),
         device=Device(plan.block, call.ordinal, native_plan.raise_error, tuple(dynamics)),
+        written=tuple(sorted(call.written)),
+        bump=tensors.bump(),
     )
 
 

@@ -138,6 +138,9 @@ class CpuCall:
         k = self.program.places[node.id] - self.program.arguments - len(self.results)
         return -1, self.arena.offsets[k], node.storage.numpy, shape
 
+    def _tell(self, args: Sequence[Any]) -> None:
+        """Tell the arrays' library of what was written."""
+
     def maker(self, shape: tuple[int, ...], dtype: DType) -> Maker:
         """What makes an array, and its arguments."""
         small = prod(shape) * dtype.bytes < SMALL
@@ -165,6 +168,7 @@ class CpuCall:
         for argument, (number, offset, dtype, shape) in self.effects:
             value = results[number] if number >= 0 else np.ndarray(shape, dtype, arena, offset)
             args[argument][...] = value
+        self._tell(args)
         if places.out is not None:
             return results[0]
         values = [results[k][()] if scalar else results[k] for k, scalar in self.outputs]

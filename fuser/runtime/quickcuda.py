@@ -67,10 +67,10 @@ class CudaCall:
 
     def _find_pairs(self, graph: Graph, flat: Sequence[Any]) -> None:
         places = self.places
-        written = {places.arrays[e.argument] for e in graph.effects}
+        self.written = {places.arrays[e.argument] for e in graph.effects}
         if places.out is not None:
-            written.add(places.out)
-        self.pairs = tuple((k, r) for k in sorted(written) for r in dict.fromkeys(places.arrays) if r != k)
+            self.written.add(places.out)
+        self.pairs = tuple((k, r) for k in sorted(self.written) for r in dict.fromkeys(places.arrays) if r != k)
         touched = sorted({k for pair in self.pairs for k in pair})
         infos = {k: arrays.describe(flat[k]) for k in touched}
         self._extents = {k: (i.extent[0] - i.pointer, i.extent[1] - i.pointer) for k, i in infos.items()}
@@ -153,6 +153,8 @@ class CudaCall:
 
     def _run(self, args: Sequence[Any], results: list[Any], table: list[int], stream: int) -> Any:
         self._launch(args, table, stream)
+        if self.torch and self.written:
+            tensors.bump()(tuple(args[k] for k in self.written))
         return self.answer(args, results)
 
     def on_stream(self, args: Sequence[Any], table: list[int], stream: int) -> list[Any]:

@@ -30,6 +30,10 @@ class TorchCall(CpuCall):
         found = {k: arrays.describe(args[k]) for pair in self.pairs for k in pair}
         return any(arrays.overlaps(found[k], found[r]) for k, r in self.pairs)
 
+    def _tell(self, args: Sequence[Any]) -> None:
+        if self.written:
+            tensors.bump()(tuple(args[k] for k in self.written))
+
     def maker(self, shape: tuple[int, ...], dtype: DType) -> Maker:
         return tensors.maker(shape, dtype, CPU)
 

@@ -8,7 +8,7 @@ lie in recycled blocks (`memory`), since the first touch of fresh pages costs mo
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from math import prod
 from typing import Any
@@ -17,7 +17,7 @@ import numpy as np
 
 from fuser import dtypes
 from fuser.dtypes import DType
-from fuser.runtime import memory
+from fuser.runtime import arrays, memory
 from fuser.runtime.arrays import CPU, Place, torch_dtype
 
 Maker = tuple[Callable[..., Any], tuple[Any, ...]]
@@ -34,6 +34,25 @@ def maker(shape: Sequence[int], dtype: DType, place: Place) -> Maker:
     if swift is not None:
         return swift, (shape, _strides(shape), wanted)
     return functools.partial(torch.empty, shape, dtype=wanted, device=torch.device(str(place))), ()
+
+
+@cache
+def bump() -> Callable[[tuple[Any, ...]], Any]:
+    """What tells autograd of tensors that were written: a `backward()` that needs what they were then raises."""
+    import torch
+
+    inner: Callable[[tuple[Any, ...]], Any] | None = getattr(torch._C, "_increment_version", None)
+    if inner is not None:
+        return inner
+    known = getattr(torch.autograd.graph, "increment_version", None)  # takes one tensor in older versions
+    return lambda written: [known(t) for t in written] if known is not None else None
+
+
+def written(values: Iterable[Any]) -> None:
+    """Tell autograd of those that are tensors."""
+    found = tuple(v for v in values if arrays.family_of(v) == "torch")
+    if found:
+        bump()(found)
 
 
 def _recycled(shape: tuple[int, ...], dtype: np.dtype[Any], wanted: Any) -> Any:

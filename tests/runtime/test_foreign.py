@@ -11,7 +11,7 @@ import pytest
 
 import fuser
 from fuser import traces
-from fuser.errors import FuserError
+from fuser.errors import FuserError, UnsupportedError
 from fuser.runtime import arrays, cuda, foreign
 
 MANY = 12  # calls of a kind until native code has taken over
@@ -292,3 +292,15 @@ def test_jax_arrays_by_the_public_way_only(on_cpu: Any, monkeypatch: pytest.Monk
     monkeypatch.undo()
     monkeypatch.setattr(jaxarrays, "_beneath", lambda ordinal: wrong)
     assert jaxarrays._swift.__wrapped__(None) is None
+
+
+def test_jax_tracers_are_refused_by_name(on_cpu: Any) -> None:
+    jnp = on_cpu.numpy
+    run, x = fuser.compile(lambda x, y: x * 2 + y), jnp.ones(5)
+    for _ in range(2):
+        for transform in (on_cpu.jit(lambda y: run(x, y)), on_cpu.vmap(lambda y: run(x, y)),
+                          on_cpu.grad(lambda y: run(x, y).sum()), lambda y: on_cpu.eval_shape(lambda y: run(x, y), y)):  # fmt: skip
+            with pytest.raises(UnsupportedError, match="`y` is a JAX tracer"):
+                transform(x)
+        for _ in range(MANY):
+            run(x, x)
