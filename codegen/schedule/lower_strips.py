@@ -16,6 +16,7 @@ from fuser.codegen.schedule.body import Body
 from fuser.codegen.schedule.frame import Frame
 from fuser.codegen.schedule.geometry import bind_axes
 from fuser.codegen.schedule.tile import Tile
+from fuser.errors import InternalError
 from fuser.hostexpr import HostExpr, call
 from fuser.schedule import CudaSchedule
 
@@ -32,13 +33,20 @@ class _Strips:
     def __init__(self, frame: Frame, body: Body, schedule: CudaSchedule) -> None:
         self.frame, self.body, self.schedule = frame, body, schedule
         (self.stage,) = body.stages
+        self._require(len(body.parallel) > 1, "rows and columns, and it has one axis")
         self.down, self.inner = body.parallel[-2:]
+        self._require(frame.alignment.divides(schedule.vector, self.inner.extent), "rows of whole vectors")
         self.strips = [
             *body.parallel[:-2],
             Axis(self.down.name, _ceil(self.down.extent, schedule.strip)),
             Axis(self.inner.name, call("//", self.inner.extent, schedule.vector)),
         ]
         self.total = count(self.strips)  # of threads that have one
+
+    def _require(self, holds: bool, what: str) -> None:
+        """A schedule may be given by hand."""
+        if not holds:
+            raise InternalError(f"strips of `{self.frame.group.name}` need {what}", "schedule-kind")
 
     def write(self) -> None:
         f, s = self.frame, self.schedule

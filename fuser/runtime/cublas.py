@@ -238,7 +238,7 @@ def refused(status: int) -> Exception:
     """The error of a call that cuBLAS refused."""
     from fuser.errors import InternalError
 
-    return InternalError(f"cuBLAS refused a matrix product with status {status}", "library")
+    return InternalError(f"cuBLAS refused a matrix product with status {status}", "library-refused")
 
 
 @cache

@@ -8,9 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import fuser
 from fuser.codegen.loops import LoadVec, walk
 from fuser.codegen.schedule import cuda
 from fuser.dtypes import BF16, F32, F64, DType
+from fuser.errors import InternalError
 from fuser.schedule import CudaSchedule
 from tests.codegen.corpus import Case
 
@@ -74,3 +76,13 @@ def test_grouped_divisions_that_spill_get_registers_and_are_then_given_up() -> N
     assert cuda.retreat(replace(loop, min_blocks=1)) == replace(loop, guarded=False, min_blocks=1)
     flat = CudaSchedule("pointwise", 128, guarded=True, min_blocks=16)
     assert cuda.retreat(flat) == replace(flat, guarded=False, min_blocks=1)
+
+
+def test_strips_by_hand_of_what_has_none_are_refused() -> None:
+    line = fuser.compile("lambda x: x * 2").plan("f32[4096]", device="sm_90")
+    ragged = fuser.compile("lambda x, y: x * y").plan("f32[64, 33]", "f32[33]", device="sm_90")
+    for plan in (line, ragged):
+        (chosen,) = plan.schedules
+        forced = replace(plan, tuned={0: replace(chosen, strip=2, vector=4)})  # type: ignore[type-var]
+        with pytest.raises(InternalError, match="need rows"):
+            _ = forced.built

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from types import MappingProxyType, ModuleType, SimpleNamespace
 from typing import Any
 
@@ -298,8 +299,13 @@ def test_jax_tracers_are_refused_by_name(on_cpu: Any) -> None:
     jnp = on_cpu.numpy
     run, x = fuser.compile(lambda x, y: x * 2 + y), jnp.ones(5)
     for _ in range(2):
-        for transform in (on_cpu.jit(lambda y: run(x, y)), on_cpu.vmap(lambda y: run(x, y)),
-                          on_cpu.grad(lambda y: run(x, y).sum()), lambda y: on_cpu.eval_shape(lambda y: run(x, y), y)):  # fmt: skip
+        transforms: list[Callable[[Any], Any]] = [
+            on_cpu.jit(lambda y: run(x, y)),
+            on_cpu.vmap(lambda y: run(x, y)),
+            on_cpu.grad(lambda y: run(x, y).sum()),
+            lambda y: on_cpu.eval_shape(lambda y: run(x, y), y),
+        ]
+        for transform in transforms:
             with pytest.raises(UnsupportedError, match="`y` is a JAX tracer"):
                 transform(x)
         for _ in range(MANY):
