@@ -68,6 +68,15 @@ def chain(x: Any) -> Any:
     return x / x.sum()
 
 
+def layers(np: Any) -> Callable[..., Any]:
+    """Two layers of a network with one matrix, over a library with NumPy's names."""
+
+    def two_layers(x: Any, w: Any) -> Any:
+        return np.tanh(np.tanh(x @ w) @ w)
+
+    return two_layers
+
+
 def run(device: str, rounds: int, seed: int, save: Callable[[Any], None], say: Callable[[str], None]) -> Any:
     """Measure all contenders that are installed; medians over `rounds` batches."""
     machine = open_machine(device)
@@ -280,6 +289,26 @@ def torch_cpu_tensors(host: list[Any]) -> Iterator[Contender]:
     yield Contender("torch.compile", lambda: compiled(x, w, b))
 
 
+def products(host: list[Any]) -> Iterator[Contender]:
+    """Two matrix products with work of their own around each: fuser beside what CuPy and torch do."""
+    import cupy
+    import torch
+
+    import fuser
+
+    x, w = map(cupy.asarray, host[:2])
+    tensors = tuple(torch.from_numpy(a).cuda() for a in host[:2])
+    plain, graphed = fuser.compile(layers(np)), fuser.compile(layers(np), cuda_graph=True)
+    for f, name in ((plain, ""), (graphed, " graph")):
+        yield Contender(f"fuser cupy products{name}", lambda f=f: f(x, w))  # type: ignore[misc]
+        yield Contender(f"fuser torch products{name}", lambda f=f: f(*tensors))  # type: ignore[misc]
+    by_cupy, eager = layers(cupy), layers(torch)
+    yield Contender("CuPy products", lambda: by_cupy(x, w))
+    yield Contender("torch eager products", lambda: eager(*tensors))
+    compiled = torch.compile(layers(torch), dynamic=False)
+    yield Contender("torch.compile products", lambda: compiled(*tensors))
+
+
 def fuser_on_jax(host: list[Any]) -> Iterator[Contender]:
     """fuser on JAX arrays."""
     import jax.numpy as jnp
@@ -291,5 +320,5 @@ def fuser_on_jax(host: list[Any]) -> Iterator[Contender]:
     yield Contender("fuser JAX arrays", lambda: f(x, w, b))
 
 
-CUDA_MAKERS = (cupy_arrays, torch_tensors, plans_of_five, jax_arrays, fuser_on_jax)
+CUDA_MAKERS = (cupy_arrays, torch_tensors, plans_of_five, products, jax_arrays, fuser_on_jax)
 CPU_MAKERS = (numpy_arrays, torch_cpu_tensors, jax_arrays, fuser_on_jax)

@@ -168,10 +168,11 @@ def test_views_of_a_device_that_must_not_change_are_not_stored_into(monkeypatch:
         x[...] = x + 1
 
     view = SimpleNamespace(dtype=np.dtype("f4"), shape=(3,))
-    monkeypatch.setattr(foreign, "view", lambda value: view)
+    monkeypatch.setattr(foreign, "view", lambda value, name="x": view)
     monkeypatch.setattr(foreign, "IMMUTABLE", "foreign:boxes")
     called: list[Any] = []
-    assert foreign.call(called.append, (Box(0),), {}, True) is NotImplemented
+    roads: Any = None
+    assert foreign.call(called.append, roads, (Box(0),), {}, True) is NotImplemented
     assert called == []
     monkeypatch.undo()
     run = fuser.compile(step)
