@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -143,6 +144,16 @@ def test_a_read_only_cache(filled: Path) -> None:
     finally:
         for path in [filled, *filled.iterdir()]:
             path.chmod(0o700)
+
+
+def test_a_shipped_layer_gives_its_plans_to_an_installation_that_is_not_known_yet(filled: Path, tmp_path: Path) -> None:
+    layer = tmp_path / "layer"
+    shutil.copytree(filled, layer)
+    for path in files(layer):
+        if b'"digest"' in path.read_bytes():
+            path.unlink()
+    found = finish(start(f"{tmp_path / 'own'}{os.pathsep}{layer}"))
+    assert (found["compiled"], found["planned"]) == (0, False)
 
 
 def test_no_home(tmp_path: Path) -> None:
