@@ -137,17 +137,18 @@ def _build(kernel: Any, device: Device) -> Built:
     return kernels.build(kernel, (*facts, _sources()), compiler)
 
 
-def _compiler(device: Device) -> tuple[object, ...]:
+def _compiler(device: Device, loaded: bool = True) -> tuple[object, ...]:
     """What makes binaries for a device: the machine or architecture, the compiler's version, its options. DeviceError
-    where there is no NVRTC."""
+    where there is no NVRTC. loaded: ask the compiler itself, not what an earlier process noted of it."""
     if device.kind == "cpu":
         from fuser.codegen.llvm.host import compiler_version, host
 
         machine = host()
         return "cpu", machine.triple, machine.cpu, machine.features, compiler_version()
-    from fuser.codegen.cuda import nvrtc
+    from fuser.codegen.cuda import nvrtc, toolkit
 
-    return "cuda", device.name, nvrtc.version(), nvrtc.options(device.name)
+    version = nvrtc.version() if loaded else toolkit.version()
+    return "cuda", device.name, version, nvrtc.options(device.name)
 
 
 def _facts(device: Device, wait: bool) -> tuple[object, ...] | None:
@@ -159,7 +160,7 @@ def _facts(device: Device, wait: bool) -> tuple[object, ...] | None:
     everything = sources.fingerprint(*roots)
     if everything.known is None and not wait:
         return None
-    facts = (*_compiler(device), everything.wait(), _own_rows(), np.__version__, sys.version_info[:2])
+    facts = (*_compiler(device, loaded=False), everything.wait(), _own_rows(), np.__version__, sys.version_info[:2])
     if device.kind == "cpu":
         from fuser.codegen.llvm.host import cache_bytes
 

@@ -23,10 +23,10 @@ INVALID_OPTION = 5  # NVRTC_ERROR_INVALID_OPTION
 EXTRAS = (("--minimal", "--no-cache"), ("--no-cache",), ())
 QUOTED_LINES = 12  # of the compiler's log, and of source around its first complaint
 
-_REGISTERS = re.compile(r"Used (\d+) registers")
-_SHARED = re.compile(r"(\d+)(?:\+\d+)? bytes smem")
-_STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
-_PLACE = re.compile(r"\((\d+)\): (?:catastrophic )?error")
+_REGISTERS = r"Used (\d+) registers"
+_SHARED = r"(\d+)(?:\+\d+)? bytes smem"
+_STACK = r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads"
+_PLACE = r"\((\d+)\): (?:catastrophic )?error"
 
 
 @dataclass(frozen=True)
@@ -88,6 +88,11 @@ def _run(nvrtc: Any, program: Any, chosen: tuple[str, ...]) -> None:
             return
 
 
+def is_loaded() -> bool:
+    """Whether this process has asked the library for something."""
+    return _binding.cache_info().currsize > 0
+
+
 def version() -> tuple[int, int]:
     """NVRTC's version; part of a kernel's cache key."""
     major, minor = _binding().getVersion()
@@ -117,7 +122,7 @@ def _check_arch(nvrtc: Any, arch: str) -> None:
 def _refused(name: str, source: str, log: str) -> InternalError:
     """The compiler's complaint with the source around its first place."""
     notes = log.splitlines()[:QUOTED_LINES]
-    if place := _PLACE.search(log):
+    if place := re.search(_PLACE, log):
         notes += _around(source.splitlines(), int(place.group(1)))
     return InternalError(f"NVRTC refuses the source of `{name}`", "nvrtc-refused", notes=notes)
 
@@ -129,7 +134,7 @@ def _around(lines: Sequence[str], number: int) -> list[str]:
 
 
 def _report(cubin: bytes, log: str) -> Binary:
-    registers, stack, shared = _REGISTERS.search(log), _STACK.search(log), _SHARED.search(log)
+    registers, stack, shared = (re.search(p, log) for p in (_REGISTERS, _STACK, _SHARED))
     if registers is None:
         raise InternalError("ptxas did not report registers", "nvrtc-log", notes=log.splitlines()[:QUOTED_LINES])
     return Binary(

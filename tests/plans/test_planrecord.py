@@ -206,7 +206,7 @@ def test_the_key_covers_whatever_a_plan_depends_on(monkeypatch: pytest.MonkeyPat
 
     for name, target, value in (
         ("fuser's sources", "sources.fingerprint", lambda *roots: SimpleNamespace(known="other", wait=lambda: "other")),
-        ("a compiler", "_compiler", lambda device: ("cuda", "sm_90", (99, 0), ())),
+        ("a compiler", "_compiler", lambda device, loaded: ("cuda", "sm_90", (99, 0), ())),
         ("NumPy", "np", type("np", (), {"__version__": "9"})),
     ):
         with monkeypatch.context() as patch:
