@@ -20,7 +20,7 @@ RESULTS = Path(__file__).parent / "results"
 # rows, down columns and flat, rows that are read again, several results of one read, rows and columns.
 FAMILIES = (
     "P01,A14,P27,P25,P04c,A04-128,P06a,A04-65536,A06-262144,P04a,P06b,A11,P04b,A12,P04d,P04e,P04f,P04g,P05a,P05b,A15,"
-    "A16,P22b,A17,P07,P10,P09,P11,P08,P12,P13,A10,P26,A13,M11,M20,M21"
+    "A16,P22b,A17,P07,P10,P09,P11,P08,P12,P13,A10,P26,A13,M11,M20,M21,M22"
 )
 
 

@@ -276,3 +276,13 @@ def rmsnorm_backward(x, w, dy, scale):
     g = wanted * w
     dx = (g - hat * xp.mean(g * hat, axis=-1, keepdims=True)) * scale[:, None]
     return xp.cast_like(dx, x), xp.sum(wanted * hat, axis=0)
+
+
+def layernorm_backward(x, w, dy, mean, scale):
+    """`mean` and `scale` (1 / standard deviation) of each row, which the forward pass kept."""
+    hat = (xp.widened(x) - mean[:, None]) * scale[:, None]
+    wanted = xp.widened(dy)
+    g = wanted * w
+    of_g, of_product = xp.mean(g, axis=-1, keepdims=True), xp.mean(g * hat, axis=-1, keepdims=True)
+    dx = (g - of_g - hat * of_product) * scale[:, None]
+    return xp.cast_like(dx, x), xp.sum(wanted * hat, axis=0), xp.sum(wanted, axis=0)

@@ -52,7 +52,7 @@ def run(
 
     buffers: one 1-D array of the element dtype for each buffer parameter. env: values of the host
     expressions' symbols. seed: order of blocks and tickets in kernels that have tickets. Out and workspace buffers
-    are filled with poison first. Raises SimtError, and InternalError for a malformed kernel.
+    that the kernel stores to are filled with poison first. Raises SimtError, and InternalError for a malformed kernel.
     """
     rows = table or default_table()
     check(kernel, rows, expanded=False)
@@ -94,10 +94,10 @@ class _Launch:
         if size > array.size:
             raise InternalError(f"buffer `{b.name}` has {array.size} elements, not {size}", "simt-buffer")
         memory = Memory(b.name, array, size, "global")
-        if b.role in ("out", "workspace"):
-            memory.forget()
         statements = list(loops.walk(self.kernel.body))
         stores = any(isinstance(s, (loops.Store, loops.StoreVec)) and s.buffer == b.name for s in statements)
+        if b.role in ("out", "workspace") and stores:  # else it holds what an earlier kernel of the group left
+            memory.forget()
         loads = any(isinstance(s, READS) and s.buffer == b.name for s in statements)
         if stores:
             memory.track(reads=loads)

@@ -33,6 +33,8 @@ REASONS: Mapping[str, str] = {
     "index": "the reduction's result is needed at another row",
     "cycle": "another group lies between them",
     "axes": "their kernels reduce different axes",
+    "width": "rows too long to be held beside the sums of their columns",
+    "strips": "too few strips of rows whose columns one block may add up",
     "scan": "a running fold shares its kernel with elementwise work at its own place only",
     "registers": "would spill or cut occupancy",
     "arguments": "too many kernel arguments",

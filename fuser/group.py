@@ -75,8 +75,9 @@ class Reducer:
 class Store:
     """A value written to memory: node `node` at `index` (over p, and r unless `per_row`), in its storage dtype.
 
-    `per_row` stores happen once a parallel point, after the stage's loop over r. Every element of the node is
-    stored exactly once as p and r run over the space.
+    `per_row` stores happen once a parallel point, after the stage's loop over r; of a group's `column_stores`, once a
+    point of r (their index is over r alone). Every element of the node is stored exactly once as p and r run over the
+    space.
     """
 
     node: int
@@ -88,11 +89,14 @@ class Store:
 class Stage:
     """One pass over the reduced axes of every row: reductions to finish, full-space values to store.
 
-    In a space without reduced axes a group has one stage with stores only.
+    In a space without reduced axes a group has one stage with stores only. across: reductions down the columns, over
+    the parallel axes at every point of the reduced ones, whose operands this pass computes. They are finished once all
+    rows are, so only `Group.column_stores` may need them.
     """
 
     reducers: tuple[Reducer, ...] = ()
     stores: tuple[Store, ...] = ()
+    across: tuple[Reducer, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -105,6 +109,7 @@ class Group:
     and where the operand (and so the result) is at a point of the space: every other value is computed at that point.
     in_place: argument positions that this group's stores may write directly, by stored node id.
     parts: of a group of several spaces, the independent groups that share its launch, one a space (see `batch`).
+    column_stores: of a group whose stages reduce `across` rows, what is stored once a column when that is done.
     """
 
     name: str
@@ -116,6 +121,7 @@ class Group:
     scan: Reducer | None = None
     in_place: tuple[tuple[int, int], ...] = ()
     parts: tuple[Group, ...] = ()
+    column_stores: tuple[Store, ...] = ()
 
     @property
     def singles(self) -> tuple[Group, ...]:
@@ -130,7 +136,8 @@ class Group:
 
     @cached_property
     def stores(self) -> tuple[Store, ...]:
-        return tuple(s for stages in self.stages for stage in stages for s in stage.stores)
+        passes = (s for stages in self.stages for stage in stages for s in stage.stores)
+        return (*passes, *self.column_stores)
 
     @cached_property
     def outputs(self) -> tuple[int, ...]:
@@ -141,7 +148,14 @@ class Group:
 
     @cached_property
     def reductions(self) -> tuple[int, ...]:
-        return tuple(r.node for stages in self.stages for stage in stages for r in stage.reducers)
+        """Ids of all finished reductions: along rows, then those across them."""
+        rows = (r.node for stages in self.stages for stage in stages for r in stage.reducers)
+        return (*rows, *self.across)
+
+    @cached_property
+    def across(self) -> tuple[int, ...]:
+        """Ids of the reductions across rows."""
+        return tuple(r.node for stages in self.stages for stage in stages for r in stage.across)
 
     @property
     def kind(self) -> GroupKind:
@@ -154,6 +168,8 @@ class Group:
             return "scan"
         if not self.stores:
             return "empty"
+        if self.across:
+            return "mixed"
         space = self.spaces[0]
         if not space.reduced:
             return "pointwise"

@@ -12,7 +12,7 @@ from fuser.order import Order
 from fuser.record import dataclass
 
 ONE_LANE = Order(1)
-CudaKind = Literal["pointwise", "rows", "columns", "split", "scan", "batch"]
+CudaKind = Literal["pointwise", "rows", "columns", "split", "scan", "mixed", "batch"]
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,8 @@ class CudaSchedule:
     guarded: bool = False  # bound by arithmetic: exact divisions of a thread's lanes share a test and a branch
     ahead: int = 0  # rows, columns: a block asks for its part of what comes so many rows or tiles on (0: of none)
     bounds: tuple[tuple[str, int], ...] = ()  # with 64-bit indices: (dim symbol, the most it can be)
+    down: Order = ONE_LANE  # mixed: of the reductions across rows (`order` is that of those along them)
+    weights: bool = False  # mixed: what all rows read alike stays in registers from row to row
     parts: tuple[CudaSchedule, ...] = ()  # batch: of each part; `threads` are common to all
 
 

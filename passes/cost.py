@@ -21,7 +21,7 @@ from fuser.hostexpr import HostExpr
 from fuser.indexmap import Index, linear
 from fuser.loopbody import LoopAttrs
 from fuser.optable.base import Cost
-from fuser.passes import registers
+from fuser.passes import margins, registers
 from fuser.passes.facts import Facts, is_reduction
 from fuser.passes.legality import Formed, Refusal, examine
 from fuser.ranges import Extents, simplify
@@ -78,7 +78,7 @@ def operator_cost(node: Node) -> Cost:
 class Load:
     """What one kernel does: bytes moved (cached ones weighted), lane instructions, special functions,
     share of the device; drawn: and of the bandwidth that so much of it draws; filled: part of the issue slots that its
-    resident threads can fill.
+    resident threads can fill; launches: of its kernels.
     """
 
     nbytes: float = 0
@@ -87,6 +87,7 @@ class Load:
     share: float = 1.0
     filled: float = 1.0
     drawn: float = 1.0
+    launches: int = 1
 
     def memory_s(self, device: Device) -> float:
         """Seconds that memory alone would take."""
@@ -97,7 +98,7 @@ class Load:
         memory = self.memory_s(device)
         issue = self.instructions / (device.issue * self.share * self.filled)
         special = self.special / (device.special * self.share)
-        return device.launch_us + 1e6 * max(memory, issue, special)
+        return device.launch_us * self.launches + 1e6 * max(memory, issue, special)
 
 
 def plain_load(
@@ -151,8 +152,18 @@ def group_load(facts: Facts, formed: Formed, inputs: Mapping[int, int], stored: 
     moved = _moved(facts, inputs, stored, device) + _read_again(facts, formed.group, inputs, device)
     if device.kind == "cuda":
         moved += _crossed(facts, formed, inputs)
+    if formed.group.across:
+        moved += (1 + CACHED_COST) * margins.partial_bytes(facts, formed.group)
+        part = margins.share(facts, formed.group, _row_bytes(facts, formed.group, inputs), device)
+        return Load(moved, instructions, special, part, launches=2)
     drawn = drawn_by_segments(facts, formed.group, device)
     return Load(moved, instructions, special, share(facts, formed.group, device), drawn=drawn)
+
+
+def _row_bytes(facts: Facts, group: Group, inputs: Mapping[int, int]) -> float:
+    """Bytes that are read of one row."""
+    rows = max(facts.count(group.space.parallel), 1)
+    return sum(size for k, size in inputs.items() if size > rows * facts.nodes[k].storage.bytes) / rows
 
 
 def slots(node: Node, cost: Cost, device: Device) -> float:
@@ -200,7 +211,7 @@ def _read_again(facts: Facts, group: Group, inputs: Mapping[int, int], device: D
     rows = max(facts.count(group.space.parallel), 1)
     needed = [stage_reads(facts, group, stage) for stage in stages]
     full = [k for k in inputs if inputs[k] > rows * facts.nodes[k].storage.bytes]
-    row = sum(inputs[k] for k in full) / rows
+    row = _row_bytes(facts, group, inputs)
     keeps = max(RESIDENT_SM, device.shared_block) * device.cluster if device.kind == "cuda" else device.l2 / device.sms
     if not group.space.inner and device.kind == "cuda":
         row, keeps = row * COLUMNS, 0  # a block takes so many columns at once, and keeps none of them
@@ -213,7 +224,7 @@ def _read_again(facts: Facts, group: Group, inputs: Mapping[int, int], device: D
 def stage_reads(facts: Facts, group: Group, stage: Stage) -> set[int]:
     """Ids of memory values that one stage's own loop reads."""
     members = set(group.members)
-    stack = [facts.nodes[r.node].inputs[0] for r in stage.reducers] + [
+    stack = [facts.nodes[r.node].inputs[0] for r in (*stage.reducers, *stage.across)] + [
         facts.nodes[s.node] for s in stage.stores if not s.per_row
     ]
     seen: set[int] = set()
@@ -276,7 +287,7 @@ def estimate(
     memory/issue/special are shares of the predicted time (launch apart) that each resource alone would take. needs:
     registers a thread, where a compiler has said; else they are guessed.
     """
-    facts = _facts(graph, tuple(sorted(sizes.items())))
+    facts = _facts(graph, tuple(sorted(sizes.items())), margins.capacity(device))
     if group.library is not None:
         return _library(facts, group, device)
     seen: set[int] = set()
@@ -284,10 +295,11 @@ def estimate(
     resident = _resident(device, schedule, needs or registered)
     filled = min(resident / ISSUE_THREADS, 1.0) if resident else 1.0
     loads = [replace(_load_of(facts, part, device, seen), filled=filled) for part in group.singles]
-    total = sum(load.time_us(device) - device.launch_us for load in loads)
+    launches = device.launch_us * max(load.launches for load in loads)
+    total = sum(load.time_us(device) - device.launch_us * load.launches for load in loads)
     busy = max(total, 1e-9)
     out = {
-        "registers": registered, "bytes": sum(load.nbytes for load in loads), "us": device.launch_us + total,
+        "registers": registered, "bytes": sum(load.nbytes for load in loads), "us": launches + total,
         "memory": sum(1e6 * load.memory_s(device) for load in loads) / busy,
         "issue": sum(1e6 * load.instructions / device.issue / load.share / filled for load in loads) / busy,
         "special": sum(1e6 * load.special / device.special / load.share for load in loads) / busy,
@@ -330,9 +342,9 @@ def _library(facts: Facts, group: Group, device: Device) -> dict[str, float]:
 
 
 @lru_cache(maxsize=4)
-def _facts(graph: Graph, sizes: tuple[tuple[str, int], ...]) -> Facts:
+def _facts(graph: Graph, sizes: tuple[tuple[str, int], ...], across: int | None) -> Facts:
     """Facts shared by the estimates of all kernels of a plan."""
-    return Facts(graph, dict(sizes))
+    return Facts(graph, dict(sizes), across)
 
 
 def _read_bytes(facts: Facts, cores: Iterable[int], source: int) -> int:

@@ -6,7 +6,7 @@ stayed apart and why, with the numbers the verdict rested on.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from fuser.decision import Decision
@@ -89,8 +89,8 @@ def settled(found: Iterable[Decision], units: Iterable[Unit]) -> tuple[Decision,
     """Decisions as they stand after repairs and batching.
 
     A value that a kernel computes for itself again is not apart from its reader there; what that copy reads of the
-    kernel it was copied from is apart now, for the reason that the value was. Readers of one value that share a launch
-    after all have their batch's decision.
+    kernel it was copied from is apart now, for the reason that the value was, and so are two readers of it. Readers
+    of one value that share a launch after all have their batch's decision.
     """
     homes: dict[int, set[int]] = {}
     for u in units:
@@ -108,6 +108,7 @@ def settled(found: Iterable[Decision], units: Iterable[Unit]) -> tuple[Decision,
         together = bool(one & other)
         if d.kind == "vertical" and d.verdict == "apart" and together:
             out.append(replace(d, verdict="fused", reason="recompute"))
+            out += _beside(d, listed, homes)
         elif d.kind == "vertical" and d.verdict == "fused" and one and not together and other & why.keys():
             cause = next(why[k] for k in sorted(other) if k in why)
             saves = {"saves_bytes": d.numbers.get("saves_bytes", 0)}
@@ -115,3 +116,11 @@ def settled(found: Iterable[Decision], units: Iterable[Unit]) -> tuple[Decision,
         elif d.kind != "sibling" or d.verdict == "fused" or not together:
             out.append(d)
     return tuple(out)
+
+
+def _beside(d: Decision, listed: Iterable[Decision], homes: Mapping[int, set[int]]) -> list[Decision]:
+    """The reader of a copied value, and one that reads it elsewhere: apart for the reason that the value was."""
+    mine = homes.get(d.consumer, set())
+    others = (e.consumer for e in listed if (e.kind, e.producer) == ("vertical", d.producer))
+    other = next((k for k in others if homes.get(k) and not homes[k] & mine), None)
+    return [] if other is None else [Decision("sibling", other, d.consumer, "apart", d.reason, d.numbers)]

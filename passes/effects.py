@@ -133,6 +133,9 @@ def _safe(facts: Facts, argument: int, node_id: int, group: Group, walk: Walk) -
     source = facts.graph.inputs.get(argument)
     if source is None:
         return True
+    columns = next((s for s in group.column_stores if s.node == node_id), None)
+    if columns is not None:  # stored when all rows are done
+        return all(index == columns.index for index in walk.memory.get(source.id, ()))
     stage, store = next((k, s) for k, stage in enumerate(group.stages[0]) for s in stage.stores if s.node == node_id)
     if any(source.id in stage_reads(facts, group, later) for later in group.stages[0][stage + 1 :]):
         return False

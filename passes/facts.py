@@ -33,10 +33,12 @@ class Read:
 
 
 class Facts:
-    """Derived facts of one graph; all dictionaries are keyed by node id."""
+    """Derived facts of one graph; all dictionaries are keyed by node id. across: bytes of rows that can wait in shared
+    memory beside the one whose columns a block adds up (on CUDA); None where kernels of rows cannot reduce across them.
+    """
 
-    def __init__(self, graph: Graph, sizes: Mapping[str, int] | None = None) -> None:
-        self.graph = graph
+    def __init__(self, graph: Graph, sizes: Mapping[str, int] | None = None, across: int | None = None) -> None:
+        self.graph, self.across = graph, across
         self.sizes = dict(sizes or {})
         self.nodes = graph.by_id
         self._counts: dict[Shape, int] = {}

@@ -19,6 +19,7 @@ from fuser.passes.clusters import Partition
 from fuser.passes.facts import Facts
 from fuser.passes.legality import describe, named
 from fuser.passes.limits import Limits
+from fuser.passes.margins import capacity
 from fuser.passes.search import Search, Wishes
 from fuser.record import dataclass
 from fuser.runtime.quiet import collection_paused
@@ -50,7 +51,7 @@ def plan_groups(
 ) -> tuple[tuple[Group, ...], tuple[Decision, ...]]:
     """The groups of a graph in execution order, and a decision for every pair of operators considered."""
     options = options or Options()
-    facts = Facts(graph, sizes)
+    facts = Facts(graph, sizes, capacity(device))
     partition = Partition(facts, options.path_budget)
     strided = {n.id for p, n in graph.inputs.items() if p not in options.contiguous}
     limits = Limits(facts, device, strided)

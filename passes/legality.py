@@ -7,18 +7,22 @@ A group has one index space. With reductions, it is their operand's shape, split
 ones; all of them must agree. Reducers are placed first; every stored value is then given the index at which it already
 is computed on the way, or one that makes it read the same data, or its natural one. The group is legal if each store
 covers its array exactly once and every use of a reduction's result is in its own row.
+
+On CUDA a group of row reductions may also reduce the same points down its columns (`margins.py`): what needs those
+results is stored once a column, and nothing else of the group may need them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import field, replace
 
 from fuser.graph import Graph, Node, OpaqueAttrs, ScanAttrs
 from fuser.group import Group, Reducer, Space, Stage, Store
 from fuser.hostexpr import HostExpr, lit, wrap
 from fuser.passes.facts import Facts, is_reduction
+from fuser.passes.margins import MOST_HELD, depends_on, held, margins_of
 from fuser.passes.place import Placement, Spot, aligned_spot, full_shape, known_spot, natural_spot, space_of
 from fuser.passes.walk import TooMany, Walk, Walker
 from fuser.ranges import Extents
@@ -93,6 +97,7 @@ class _Former:
         self.reductions = [n for n in order if is_reduction(n)]
         self.scans = [n for n in order if isinstance(n.attrs, ScanAttrs)]
         self.levels: dict[int, int] = {}
+        self.across: frozenset[int] = frozenset()
 
     def build(self) -> Formed | Refusal:
         if self.scans and (len(self.scans) > 1 or self.reductions):
@@ -108,7 +113,7 @@ class _Former:
     def _spaces(self) -> Iterator[Space | Refusal]:
         """The space of the reductions or of the scan; of a pointwise group, one a distinct stored shape."""
         if self.reductions or self.scans:
-            yield space_of(self.reductions or self.scans) or Refusal("axes", self.reductions[-1].id)
+            yield space_of(self.reductions or self.scans) or self._margins()
             return
         ranked = sorted(
             (self.facts.nodes[s] for s in self.stored),
@@ -118,12 +123,20 @@ class _Former:
         for shape in list(shapes)[:3]:
             yield Space(shape)
 
+    def _margins(self) -> Space | Refusal:
+        """The space of reductions along rows and down columns, where a device's kernels can have both."""
+        found = margins_of(self.reductions) if self.facts.across is not None else None
+        if found is None:
+            return Refusal("axes", self.reductions[-1].id)
+        self.across = found.across
+        return found.space
+
     def _in_space(self, space: Space) -> Formed | Refusal:
         budget = 4 * len(self.cores) + WALK_BUDGET
         extents = {f"p{k}": d for k, d in enumerate(space.parallel)}
         extents |= {f"r{k}": d for k, d in enumerate(space.reduced)}
         walker = Walker(self.facts, self.cores, extents, budget)
-        placement = Placement(self.facts, space, walker, Walk())
+        placement = Placement(self.facts, space, walker, Walk(), self.across)
         reducers = [Reducer(n.id, placement.operand_index(n)) for n in self.reductions]
         walker.walk([(self.facts.nodes[r.node].inputs[0], r.index) for r in reducers], placement.walk)
         folded = [Reducer(n.id, placement.operand_index(n)) for n in self.scans]
@@ -136,6 +149,8 @@ class _Former:
             return Refusal("index", at_fault)
         if any(not self._follows(placement, r, spots) for r in folded):
             return Refusal("scan", folded[0].node)
+        if self.across and (refusal := self._unfit(placement, spots)):
+            return refusal
         return self._assemble(space, placement, reducers, folded, spots)
 
     def _place_stores(self, placement: Placement) -> dict[int, Spot] | Refusal:
@@ -167,6 +182,21 @@ class _Former:
                     return n.id
         return None
 
+    def _unfit(self, placement: Placement, spots: Mapping[int, Spot]) -> Refusal | None:
+        """What keeps reductions down columns out of the group: something else than a value a column needs one of them,
+        or a block cannot hold a row beside what it adds up."""
+        later = depends_on(self.facts, self.order, self.across)
+        for n in self.reductions:
+            if any(r.source in later for r in self.facts.reads[n.id]):
+                return Refusal("axes", n.id)
+        for k, spot in spots.items():
+            if k in later and not spot.per_column:
+                return Refusal("axes", k)
+        needs = held(self.facts, placement.walk, placement.space, self.across)
+        if needs > MOST_HELD:
+            return Refusal("width", self.reductions[-1].id, {"needs": needs, "limit": MOST_HELD})
+        return None
+
     def _follows(self, placement: Placement, scan: Reducer, spots: Mapping[int, Spot]) -> bool:
         """Whether a running fold is read only where it is made, and stores walk memory as its operand does."""
         node = self.facts.nodes[scan.node]
@@ -194,20 +224,28 @@ class _Former:
             return Refusal("unconnected")
         self._level([nodes[k] for k in used])
         whole_rows = bool(self.scans) and space.length == lit(1)  # a scan stores at every position, if there is but one
-        rounds: dict[int, tuple[list[Reducer], list[Store]]] = {}
+        finished: dict[int, tuple[list[Reducer], list[Reducer]]] = {}  # of each round: along rows, across them
+        written: dict[int, list[Store]] = {}
         for r in reducers:
-            rounds.setdefault(self.levels[r.node] - 1, ([], []))[0].append(r)
+            finished.setdefault(self.levels[r.node] - 1, ([], []))[r.node in self.across].append(r)
         for k in sorted(spots):
             spot, level = spots[k], self.levels[k]
+            if spot.per_column:
+                continue
             stage = max(level - 1, 0) if spot.per_row and self.reductions else level
             per_row = spot.per_row and not whole_rows
-            rounds.setdefault(stage, ([], []))[1].append(Store(k, spot.index, per_row))
-        stages = tuple(Stage(tuple(rounds[k][0]), tuple(rounds[k][1])) for k in sorted(rounds))
+            written.setdefault(stage, []).append(Store(k, spot.index, per_row))
+        stages = tuple(_stage(finished.get(k, ((), ())), written.get(k, ())) for k in sorted({*finished, *written}))
+        columns = tuple(Store(k, spots[k].index, True) for k in sorted(spots) if spots[k].per_column)
         scan = folded[0] if folded else None
         inputs = tuple(sorted(placement.walk.memory))
-        return Formed(
-            Group("", tuple(used), inputs, (space,), (stages,), scan=scan), placement.walk, placement.walker.extents
-        )
+        group = Group("", tuple(used), inputs, (space,), (stages,), scan=scan, column_stores=columns)
+        return Formed(group, placement.walk, placement.walker.extents)
+
+
+def _stage(finished: tuple[Iterable[Reducer], Iterable[Reducer]], written: Iterable[Store]) -> Stage:
+    along, across = finished
+    return Stage(tuple(along), tuple(written), tuple(across))
 
 
 def _library(facts: Facts, opaque: int) -> Formed:

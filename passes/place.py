@@ -24,10 +24,11 @@ TRIES = 8  # shared values that are tried for aligning a store before its own sh
 
 @dataclass(frozen=True)
 class Spot:
-    """index: over p and r, or p alone when the value is one a row."""
+    """index: over p and r, or p alone when the value is one a row (r alone: one a column)."""
 
     index: Index
     per_row: bool
+    per_column: bool = False
 
 
 def full_shape(shape: Shape) -> Shape:
@@ -49,7 +50,7 @@ def space_of(nodes: Sequence[Node]) -> Space | None:
 
     Axes of size 1 are dropped. Products must agree, factors need not: the finest factors are taken.
     """
-    spaces = [_own_space(n) for n in nodes]
+    spaces = [own_space(n) for n in nodes]
     best = max(spaces, key=lambda s: (len(s.parallel) + len(s.reduced), len(s.parallel)))
     for s in spaces:
         if s.inner != best.inner or s.rows != best.rows or s.length != best.length:
@@ -57,7 +58,8 @@ def space_of(nodes: Sequence[Node]) -> Space | None:
     return best
 
 
-def _own_space(node: Node) -> Space:
+def own_space(node: Node) -> Space:
+    """The space of one reduction (or scan)."""
     kept, folded = split_axes(node)
     shape = node.inputs[0].shape
     reduced = full_shape(tuple(shape[k] for k in folded)) or (1,)
@@ -66,16 +68,19 @@ def _own_space(node: Node) -> Space:
 
 
 class Placement:
-    """A space and everything placed in it so far."""
+    """A space and everything placed in it so far. across: reductions over the parallel axes, not the reduced ones."""
 
-    def __init__(self, facts: Facts, space: Space, walker: Walker, walk: Walk) -> None:
-        self.facts, self.space, self.walker, self.walk = facts, space, walker, walk
+    def __init__(
+        self, facts: Facts, space: Space, walker: Walker, walk: Walk, across: frozenset[int] = frozenset()
+    ) -> None:
+        self.facts, self.space, self.walker, self.walk, self.across = facts, space, walker, walk, across
         self.frames: dict[Shape, Index] = {}  # shapes with a natural index, in the order found
         self.alone: dict[int, Walk] = {}  # what a node to be stored needs, over its own axes
         if not space.reduced:
             self.frames[space.parallel] = space.parallel_index
         self.per_row = {f"p{k}" for k, d in enumerate(space.parallel) if d != 1}
-        self.everywhere = self.per_row | {f"r{k}" for k, d in enumerate(space.reduced) if d != 1}
+        self.per_column = {f"r{k}" for k, d in enumerate(space.reduced) if d != 1}
+        self.everywhere = self.per_row | self.per_column
 
     # -- reductions --------------------------------------------------------------------------------
     def operand_index(self, node: Node) -> Index:
@@ -83,8 +88,9 @@ class Placement:
         kept, folded = split_axes(node)
         shape = node.inputs[0].shape
         index: list[HostExpr] = [ZERO] * len(shape)
-        p = spread(self.space.parallel, self.space.parallel_index, tuple(shape[k] for k in kept))
-        r = spread(self.space.reduced, self.space.reduced_index, tuple(shape[k] for k in folded))
+        here, there = self._kept(node), self._folded(node)
+        p = spread(*here, tuple(shape[k] for k in kept))
+        r = spread(*there, tuple(shape[k] for k in folded))
         for k, e in zip((*kept, *folded), (*p, *r), strict=True):
             index[k] = e
         placed = simplify_index(tuple(index), self.walker.extents)
@@ -95,8 +101,19 @@ class Placement:
         """Index of a reduction's result in its own row."""
         kept, _ = split_axes(node)
         shape = node.inputs[0].shape
-        index = spread(self.space.parallel, self.space.parallel_index, tuple(shape[k] for k in kept))
+        index = spread(*self._kept(node), tuple(shape[k] for k in kept))
         return simplify_index(index, self.walker.extents)
+
+    def _kept(self, node: Node) -> tuple[Shape, Index]:
+        """The axes of the space that a reduction keeps, and their variables."""
+        rows = node.id not in self.across
+        s = self.space
+        return (s.parallel, s.parallel_index) if rows else (s.reduced, s.reduced_index)
+
+    def _folded(self, node: Node) -> tuple[Shape, Index]:
+        rows = node.id not in self.across
+        s = self.space
+        return (s.reduced, s.reduced_index) if rows else (s.parallel, s.parallel_index)
 
     def flat(self, index: Index, shape: Shape) -> HostExpr:
         """The row-major position of an index, simplified: equal positions are equal expressions."""
@@ -119,6 +136,8 @@ class Placement:
         whole = self.space.rows * self.space.length
         if used == self.everywhere and self._covers(index, shape, whole):
             return Spot(index, False)
+        if self.across and used == self.per_column and self._covers(index, shape, self.space.length):
+            return Spot(index, False, True)
         return None
 
     def settle(self, node: Node, index: Index) -> Spot | None:
@@ -126,7 +145,7 @@ class Placement:
         spot = self.spot(index, node.shape)
         if spot is not None:
             self.walker.walk([(node, index)], self.walk)
-            if not spot.per_row:
+            if not (spot.per_row or spot.per_column):
                 self.frames.setdefault(node.shape, index)
         return spot
 
@@ -178,7 +197,7 @@ def known_spot(placement: Placement, node: Node) -> Spot | None:
     for index in placement.walk.inside.get(node.id, ()):
         spot = placement.spot(index, node.shape)
         if spot is not None:
-            if not spot.per_row:
+            if not (spot.per_row or spot.per_column):
                 placement.frames.setdefault(node.shape, index)
             return spot
     if isinstance(node.attrs, ScanAttrs):

@@ -119,6 +119,7 @@ def of_group(facts: Facts, group: Group, schedule: Schedule | None) -> int:
     parked = getattr(schedule, "parked", False)  # what waits in shared memory takes no registers
     if getattr(schedule, "resident", False) and not parked and group.space.reduced:
         kept, inputs = _resident(facts, group, schedule)
+        kept += _across(facts, group, schedule)
         return estimate(facts, live, inputs, kept + states * vector, vector)
     tiles = _tiles(schedule) if group.kind in ("rows", "full") else 1
     kept = states * (1 if group.kind == "columns" else vector * tiles)
@@ -128,6 +129,12 @@ def of_group(facts: Facts, group: Group, schedule: Schedule | None) -> int:
         kept += TRANSPOSED
     inputs, uniform = _accesses(facts, group)
     return estimate(facts, live, inputs, kept + uniform, vector * unroll * tiles)
+
+
+def _across(facts: Facts, group: Group, schedule: Schedule | None) -> int:
+    """Registers of the states of a thread's columns."""
+    team = getattr(schedule, "threads_per_row", 1)
+    return facts.count(group.space.reduced) // team * sum(state_width(facts, k) for k in group.across)
 
 
 def _tiles(schedule: Schedule | None) -> int:

@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Literal
 
 from fuser.hostexpr import HostExpr
-from fuser.passes import cost, registers
+from fuser.passes import cost, margins, registers
 from fuser.passes.clusters import Cluster, Partition
 from fuser.passes.facts import is_reduction
 from fuser.passes.legality import Formed, Refusal, examine
@@ -230,6 +230,9 @@ class Search:
             if together.share == 1:
                 return Refusal("cost", numbers=numbers)
             space = formed.group.space
+            if formed.group.across:
+                numbers["strips"] = margins.strips(self.facts, formed.group)
+                return Refusal("strips", numbers=numbers)
             numbers["rows" if space.inner else "columns"] = self.facts.count(space.parallel)
             numbers["awaits"] = next(r.node for stage in formed.group.stages[0] for r in stage.reducers)
             return Refusal("barrier", numbers=numbers)

@@ -45,8 +45,9 @@ class Simulated:
             if schedule is None:
                 self._library(plan.graph, group.library, memory, env)
                 continue
+            shared: dict[str, Any] = {}  # workspaces: the same name is the same memory in each of a group's kernels
             for kernel in plan.toolchain.lower(plan.graph, group, schedule, plan.device, plan.size_class.layouts):
-                self._launch(plan.graph, kernel, memory, env)
+                self._launch(plan.graph, kernel, memory, shared, env)
         return self._deliver(plan.graph, bound, given, memory, env)
 
     def _library(self, graph: Graph, node_id: Any, memory: dict[int, Any], env: dict[str, Any]) -> None:
@@ -67,7 +68,9 @@ class Simulated:
     def _array(self, node: Node, memory: dict[int, Any], env: dict[str, Any]) -> Any:
         return memory[node.id].reshape(shapes.evaluate(node.shape, env))
 
-    def _launch(self, graph: Graph, kernel: Any, memory: dict[int, Any], env: dict[str, Any]) -> None:
+    def _launch(
+        self, graph: Graph, kernel: Any, memory: dict[int, Any], shared: dict[str, Any], env: dict[str, Any]
+    ) -> None:
         from fuser.codegen import simt
         from fuser.codegen.expand import expand
 
@@ -84,7 +87,8 @@ class Simulated:
                 buffers[b.name] = memory[b.node]
             else:
                 size = int(b.size.evaluate(env)) if isinstance(b.size, HostExpr) else b.size
-                buffers[b.name] = np.zeros(size, b.dtype.numpy)
+                fresh = np.zeros(size, b.dtype.numpy)
+                buffers[b.name] = shared.setdefault(b.name, fresh) if b.role == "workspace" else fresh
         simt.run(expand(kernel) if self.after_expand else kernel, buffers, env)
 
     def _empty(self, node: Node, env: dict[str, Any]) -> Any:

@@ -24,6 +24,7 @@ from fuser.proofs import Ranges
 from fuser.record import dataclass
 
 Layouts = Sequence[Layout]  # one an argument of the graph
+EMPTY = Program((), ())
 PassKey = Callable[[Node], object]  # reducers with equal keys may share a loop
 
 
@@ -48,26 +49,31 @@ class ReduceSite:
 
 @dataclass(frozen=True)
 class StageBody:
-    """One pass: `loop` runs over parallel and reduced axes, `row` over parallel axes once `loop` is done."""
+    """One pass: `loop` runs over parallel and reduced axes, `row` over parallel axes once `loop` is done. across: what
+    the loop's values also feed, reductions over the parallel axes."""
 
     loop: Program
     reduces: tuple[ReduceSite, ...]
     stores: tuple[StoreSite, ...]
     row: Program
     row_stores: tuple[StoreSite, ...]
+    across: tuple[ReduceSite, ...] = ()
 
     @property
     def has_loop(self) -> bool:
-        return bool(self.reduces or self.stores)
+        return bool(self.reduces or self.stores or self.across)
 
 
 @dataclass(frozen=True)
 class Body:
-    """All stages over collapsed axes. `ranges` knows the extents of all loop variables."""
+    """All stages over collapsed axes. `ranges` knows the extents of all loop variables. column, column_stores: what is
+    stored once a point of the reduced axes, when the reductions across are done."""
 
     parallel: tuple[Axis, ...]
     reduced: tuple[Axis, ...]
     stages: tuple[StageBody, ...]
+    column: Program = EMPTY
+    column_stores: tuple[StoreSite, ...] = ()
 
     @cached_property
     def ranges(self) -> Ranges:
@@ -86,12 +92,21 @@ class Body:
         for s in self.stages:
             yield s.loop
             yield s.row
+        yield self.column
 
     @property
     def sites(self) -> Iterator[StoreSite]:
         for s in self.stages:
             yield from s.stores
             yield from s.row_stores
+        yield from self.column_stores
+
+    @property
+    def down(self) -> Body:
+        """The same space the other way round: the reductions across as its only stage's, with nothing left to load."""
+        across = tuple(site for s in self.stages for site in s.across)
+        stage = StageBody(EMPTY, across, (), self.column, self.column_stores)
+        return Body(self.reduced, self.parallel, (stage,))
 
 
 def strides(graph: Graph, node: int, layouts: Layouts) -> tuple[Dim, ...]:
@@ -108,7 +123,7 @@ def analyse(graph: Graph, group: Group, layouts: Layouts, pass_key: PassKey | No
     parallel, reduced = axes_of("p", s.parallel), axes_of("r", s.reduced)
     builder = _BodyBuilder(graph, group, layouts, Ranges({a.name: a.extent for a in (*parallel, *reduced)}))
     stages = tuple(builder.stage(part) for stage in group.stages[space] for part in _passes(graph, stage, pass_key))
-    return collapsed(Body(parallel, reduced, stages))
+    return collapsed(Body(parallel, reduced, stages, *builder.columns(group.column_stores)))
 
 
 def analyse_scan(graph: Graph, group: Group, layouts: Layouts) -> Body:
@@ -140,10 +155,8 @@ class _BodyBuilder:
 
     def stage(self, stage: Stage) -> StageBody:
         loop, row = self._tracer(), self._tracer()
-        reduces = []
-        for r in stage.reducers:
-            operand = self.graph.by_id[r.node].inputs[0]
-            reduces.append(ReduceSite(r.node, loop.want(operand.id, r.index), operand.dtype))
+        reduces = [self._reduce(loop, r) for r in stage.reducers]
+        across = [self._reduce(loop, r) for r in stage.across]
         stores = [self._store(loop, s) for s in stage.stores if not s.per_row]
         row_stores = [self._store(row, s) for s in stage.stores if s.per_row]
         return StageBody(
@@ -152,7 +165,18 @@ class _BodyBuilder:
             tuple(stores),
             self._addressed(row.program()),
             tuple(row_stores),
+            tuple(across),
         )
+
+    def columns(self, stores: Sequence[Store]) -> tuple[Program, tuple[StoreSite, ...]]:
+        """What is stored once a column, and where."""
+        tracer = self._tracer()
+        sites = tuple(self._store(tracer, s) for s in stores)
+        return self._addressed(tracer.program()), sites
+
+    def _reduce(self, loop: Tracer, r: Reducer) -> ReduceSite:
+        operand = self.graph.by_id[r.node].inputs[0]
+        return ReduceSite(r.node, loop.want(operand.id, r.index), operand.dtype)
 
     def _tracer(self) -> Tracer:
         return Tracer(self.graph, self.group, self.ranges)
@@ -198,19 +222,20 @@ def collapsed(body: Body) -> Body:
         return ranges.simplify(e.substitute(merged))
 
     stages = tuple(map_stage(s, change) for s in body.stages)
-    return Body(parallel, reduced, stages)
+    column = tuple(map_site(s, change) for s in body.column_stores)
+    return Body(parallel, reduced, stages, body.column.map_indices(change), column)
 
 
 def map_stage(s: StageBody, change: Callable[[HostExpr], HostExpr]) -> StageBody:
     """The stage with every index expression changed; steps keep their numbers."""
-
-    def site(x: StoreSite) -> StoreSite:
-        return replace(x, offset=change(x.offset))
-
-    return StageBody(
-        s.loop.map_indices(change),
-        s.reduces,
-        tuple(map(site, s.stores)),
-        s.row.map_indices(change),
-        tuple(map(site, s.row_stores)),
+    return replace(
+        s,
+        loop=s.loop.map_indices(change),
+        stores=tuple(map_site(x, change) for x in s.stores),
+        row=s.row.map_indices(change),
+        row_stores=tuple(map_site(x, change) for x in s.row_stores),
     )
+
+
+def map_site(x: StoreSite, change: Callable[[HostExpr], HostExpr]) -> StoreSite:
+    return replace(x, offset=change(x.offset))

@@ -13,6 +13,7 @@ from fuser.codegen.program import Fetch
 from fuser.codegen.schedule import (
     lower_cluster,
     lower_columns_shared,
+    lower_margins,
     lower_pointwise,
     lower_reduce,
     lower_resident,
@@ -27,9 +28,8 @@ from fuser.codegen.schedule import (
 )
 from fuser.codegen.schedule.accumulate import folds_of
 from fuser.codegen.schedule.alignment import Alignment
-from fuser.codegen.schedule.axes import Axis
-from fuser.codegen.schedule.body import Layouts
-from fuser.codegen.schedule.cuda_pointwise import Pointwise
+from fuser.codegen.schedule.body import Body, Layouts
+from fuser.codegen.schedule.cuda_mixed import Mixed, weaker
 from fuser.codegen.schedule.cuda_scan import Scans
 from fuser.codegen.schedule.exchange import SHARED_LIMIT
 from fuser.codegen.schedule.flight import LONE_BLOCK
@@ -60,7 +60,7 @@ def choose(graph: Graph, group: Group, size_class: SizeClass, device: Device) ->
     """The schedule of a group."""
     chooser = _Chooser(graph, group, size_class, device)
     chosen = _of_kind(chooser, group.kind)
-    loops = chosen.kind != "scan" and not (chosen.resident or chosen.parked or chosen.tile)
+    loops = chosen.kind not in ("scan", "mixed") and not (chosen.resident or chosen.parked or chosen.tile)
     if not (loops and chooser.guards):
         return chosen
     half = device.threads // (2 * chosen.threads)  # of the threads, or 64 registers (n-body on H200: 5% over 85)
@@ -72,6 +72,8 @@ def _of_kind(chooser: _Chooser, kind: str) -> CudaSchedule:
         return chooser.pointwise()
     if kind == "scan":
         return chooser.scan()
+    if kind == "mixed":
+        return chooser.mixed()
     if kind in ("rows", "columns", "full"):
         return chooser.rows() if chooser.group.space.inner else chooser.columns()
     raise InternalError(f"no CUDA schedule for a group of kind `{kind}`", "schedule-kind")
@@ -86,15 +88,14 @@ def lower(graph: Graph, group: Group, schedule: CudaSchedule, layouts: Layouts) 
 def _lowered(graph: Graph, group: Group, schedule: CudaSchedule, layouts: Layouts) -> tuple[Kernel, ...]:
     body = body_of(graph, group, tuple(layouts))
     alignment = Alignment(schedule.aligned, frozenset(schedule.multiples), schedule.factors)
-    frame = Frame(graph, group, layouts, schedule.index_bits, "cuda", alignment, dict(schedule.bounds))
-    if schedule.tile:
-        return (lower_transposed.lower(frame, body, schedule),)
-    if schedule.kind == "pointwise" and schedule.threads_per_row > 1:
-        return (lower_stencil.lower(frame, body, schedule),)
-    if schedule.kind == "pointwise" and schedule.strip > 1:
-        return (lower_strips.lower(frame, body, schedule),)
+    bounds = dict(schedule.bounds)
+    frame = Frame(graph, group, layouts, schedule.index_bits, "cuda", alignment, bounds)
+    if schedule.kind == "mixed":
+        later = replace(group, name=f"{group.name}_columns")
+        second = Frame(graph, later, layouts, schedule.index_bits, "cuda", alignment, bounds)
+        return lower_margins.lower(frame, second, body, schedule)
     if schedule.kind == "pointwise":
-        return (lower_pointwise.lower(frame, body, schedule),)
+        return (_pointwise(frame, body, schedule),)
     if schedule.kind == "split":
         return (lower_split.lower(frame, body, schedule, columns=not group.space.inner),)
     if schedule.workers:
@@ -112,8 +113,20 @@ def _lowered(graph: Graph, group: Group, schedule: CudaSchedule, layouts: Layout
     return (lower_reduce.lower(frame, body, schedule),)
 
 
+def _pointwise(frame: Frame, body: Body, schedule: CudaSchedule) -> Kernel:
+    if schedule.tile:
+        return lower_transposed.lower(frame, body, schedule)
+    if schedule.threads_per_row > 1:
+        return lower_stencil.lower(frame, body, schedule)
+    if schedule.strip > 1:
+        return lower_strips.lower(frame, body, schedule)
+    return lower_pointwise.lower(frame, body, schedule)
+
+
 def retreat(schedule: CudaSchedule) -> CudaSchedule | None:
     """The next schedule to try when the compiler reports spills; None when there is none. Never another order."""
+    if schedule.kind == "mixed":
+        return weaker(schedule)
     if schedule.guarded and schedule.min_blocks > 1 and schedule.kind != "pointwise":
         return replace(schedule, min_blocks=1)
     if schedule.guarded:
@@ -150,7 +163,7 @@ def _resident_blocks(threads: int, held: int, vector: int, weights: int) -> int:
     return 2 if threads == 512 and held // 4 + BESIDE_HELD <= 68 else 1
 
 
-class _Chooser(Pointwise, Scans):
+class _Chooser(Mixed, Scans):
     def rows(self) -> CudaSchedule:
         length, fixed = self._order()
         axis = self.body.reduced[-1] if self.body.reduced else None
@@ -243,13 +256,6 @@ class _Chooser(Pointwise, Scans):
         streams would crowd a block's share of it."""
         single = len(reuse_of(self.body).stages[0].raw) == 1
         return copied(self.body, self.alignment, vector) if single and self.device.copies else frozenset()
-
-    def _any_whole(self, vector: int, axis: Axis) -> bool:
-        """Whether any access of a loop is a whole vector; else neighbouring threads take neighbouring elements."""
-        offsets = [e for e, _ in self._accesses()]
-        rows = {a.name for a in self.body.parallel}
-        streams = [e for e in offsets if not e.symbols.isdisjoint(rows)]  # a vector of weights is read from the cache
-        return any(self.alignment.whole(vector, e, axis.name) for e in streams or offsets)
 
     def _held_bytes(self, elements: int) -> int:
         """Bytes a thread keeps of a row if it is resident, `elements` of it; 0 where it should not be."""

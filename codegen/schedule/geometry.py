@@ -111,13 +111,24 @@ class RowTeams:
         block = frame.block() if block is None else block
         self.rank = frame.rem(block, schedule.cluster)  # which of the blocks that share a row
         block = frame.div(block, schedule.cluster)
-        self.point = frame.add(frame.mul(block, per_block), frame.div(thread, self.team))
-        self.valid = frame.less(self.point, frame.host(body.rows)) if per_block > 1 else None
-        self.row = self.at_point(self.point)
-        first = frame.builder.apply("equal", (self.member, frame.number(0)), BOOL)
-        alone = frame.builder.apply("equal", (self.rank, frame.number(0)), BOOL) if schedule.cluster > 1 else None
-        self.leader = frame.both(frame.both(first, self.valid), alone)
+        self.number = frame.add(frame.mul(block, per_block), frame.div(thread, self.team))
+        self.valid: Operand | None = None
+        self.place(per_block)
         self.regroup = Regroup(frame, self.member, self.team, self.groups, schedule.threads)
+
+    def place(self, per_block: int) -> None:
+        """The team's row is the one of its own number in the grid."""
+        f, b, cluster = self.frame, self.frame.builder, self.schedule.cluster
+        self.point = self.number
+        self.valid = f.less(self.point, f.host(self.body.rows)) if per_block > 1 else None
+        self.row = self.at_point(self.point)
+        first = self._first()
+        alone = b.apply("equal", (self.rank, f.number(0)), BOOL) if cluster > 1 else None
+        self.leader = f.both(f.both(first, self.valid), alone)
+
+    def _first(self) -> Operand:
+        """Whether this thread is the first of its team."""
+        return self.frame.builder.apply("equal", (self.member, self.frame.number(0)), BOOL)
 
     @staticmethod
     def grid(body: Body, schedule: CudaSchedule) -> HostExpr:

@@ -75,6 +75,7 @@ class Slot:
     exists: a condition for each lane, or one for all; none where the slot is part of every row the kernel is valid for.
     """
 
+    number: int
     turn: int
     group: int
     position: Operand
@@ -101,11 +102,16 @@ class ResidentStages(Stages):
         self.whole = whole
         self.rows, self.turns, self.current = geometry, max(self.segments // schedule.cluster, 1), 0
         self.reuse = reuse_of(body).stages
+        self.slots: list[Slot] = []
+        self.begin()
+
+    def begin(self) -> None:
+        """The slots of the row, and the first stage's loads."""
         self.slots = self._slots()
         self._load(0)
 
     def _slots(self) -> list[Slot]:
-        f, s, found = self.frame, self.schedule, []
+        f, s, found = self.frame, self.schedule, list[Slot]()
         share = max(s.capacity // self.segments, 1)
         surely = s.capacity if self.whole else s.capacity // 2 if self.segments == 1 else 0  # every valid row is longer
         for turn in range(self.turns):
@@ -115,7 +121,8 @@ class ResidentStages(Stages):
             for base in range(0, share, self.lanes):
                 for group, position in enumerate(self.geometry.positions(f.add(first, base))):
                     exists = () if base + self.lanes <= surely else self._exists(position, stop)
-                    found.append(Slot(turn, group, position, tuple(self.geometry.lanes(position)), exists))
+                    lanes = tuple(self.geometry.lanes(position))
+                    found.append(Slot(len(found), turn, group, position, lanes, exists))
         return found
 
     def _exists(self, position: Operand, stop: Operand) -> tuple[Operand, ...]:

@@ -6,7 +6,7 @@ In: a group's body, a size class, a device. Out: numbers. Its own file so that `
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
 
 from fuser.codegen.program import Apply, Program, instructions, shared_lanes
@@ -63,8 +63,11 @@ class Measures:
         )  # fmt: skip
 
     def _order(self) -> tuple[int, Order]:
-        """Bucket of the reduced length, and the order that all reductions of the group share."""
-        found = {self._order_of(self.graph.by_id[n]) for n in self.group.reductions}
+        """Bucket of the reduced length, and the order that all reductions along the space share."""
+        return self._shared_order(set(self.group.reductions) - set(self.group.across))
+
+    def _shared_order(self, nodes: Iterable[int]) -> tuple[int, Order]:
+        found = {self._order_of(self.graph.by_id[n]) for n in nodes}
         if len(found) != 1:
             raise InternalError(f"group `{self.group.name}` mixes reduction orders {found}", "mixed-orders")
         return found.pop()
@@ -92,6 +95,13 @@ class Measures:
                 yield stage.loop.fetch(k).index[0], stage.loop.fetch(k).dtype.bytes
             for site in stage.stores:
                 yield site.offset, site.dtype.bytes
+
+    def _any_whole(self, vector: int, axis: Axis) -> bool:
+        """Whether any access of a loop is a whole vector; else neighbouring threads take neighbouring elements."""
+        offsets = [e for e, _ in self._accesses()]
+        rows = {a.name for a in self.body.parallel}
+        streams = [e for e in offsets if not e.symbols.isdisjoint(rows)]  # a vector of weights is read from the cache
+        return any(self.alignment.whole(vector, e, axis.name) for e in streams or offsets)
 
     def _dividing(self, vector: int, extent: HostExpr) -> int:
         """The widest vector up to `vector` that provably tiles an axis."""

@@ -58,7 +58,8 @@ def stages_of(plan: Plan, group: Group) -> Mapping[int, int]:
     members = set(group.members)
     for stages in group.stages:
         for k, stage in enumerate(stages, 1):
-            stack = [r.node for r in stage.reducers] + [s.node for s in stage.stores]
+            stack = [r.node for r in (*stage.reducers, *stage.across)] + [s.node for s in stage.stores]
+            stack += [s.node for s in group.column_stores] if k == len(stages) else []
             while stack:
                 m = stack.pop()
                 if m not in out and m in members:

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 from fuser.draw import units
 from fuser.group import Group, Space
 from fuser.hostexpr import HostExpr
+from fuser.keys import length_bucket
 from fuser.schedule import CpuSchedule, CudaSchedule, Schedule
 from fuser.settings import settings
+from fuser.shapes import Shape
 
 if TYPE_CHECKING:
     from fuser.plan import Plan, PlannedKernel
@@ -38,7 +40,8 @@ def _space(group: Group) -> str:
     """`rows: parallel n, reduce d` of a group of one space."""
     parallel = ", ".join(map(str, group.space.parallel)) or "1"
     reduced = ", ".join(map(str, group.space.reduced))
-    return f"{group.kind}: parallel {parallel}" + (f", reduce {reduced}" if reduced else "")
+    across = f", and {parallel}" if group.across else ""
+    return f"{group.kind}: parallel {parallel}" + (f", reduce {reduced}{across}" if reduced else "")
 
 
 def parts(k: PlannedKernel) -> list[str]:
@@ -88,6 +91,8 @@ def _cuda(plan: Plan, k: PlannedKernel, s: CudaSchedule) -> str:
     if s.kind == "columns":
         waits = f", columns wait in the shared memory of {units.count(s.cluster, 'block')}" if s.parked else ""
         return f"{s.threads} threads, {vector}, {s.threads_per_row} threads/column{_order(s)}{waits}{_ahead(s)}"
+    if s.kind == "mixed":
+        return _mixed(s, vector)
     if s.kind == "rows" and s.resident:
         steps = max(s.capacity // (s.threads_per_row * s.cluster * s.vector), 1)
         where = "shared memory" if s.parked else "registers"
@@ -103,6 +108,14 @@ def _ahead(s: CudaSchedule) -> str:
     rounds = s.kind == "scan" and s.capacity > s.order.lanes * s.unroll
     unit = "tile" if s.kind == "columns" else "round" if rounds else "row"
     return f", {units.count(s.ahead, unit)} ahead asked for" if s.ahead else ""
+
+
+def _mixed(s: CudaSchedule, vector: str) -> str:
+    """Of rows that go by while their columns are added up."""
+    steps = max(s.capacity // (s.threads_per_row * s.vector), 1)
+    strips = f"{s.down.lanes * s.down.segments} strips of rows"
+    rows = f", {s.unroll} rows in shared memory" if s.copies else ""
+    return f"{s.threads_per_row} threads/row, {steps} x {vector} each; {strips}, columns in registers{rows}"
 
 
 def _widest(plan: Plan, k: PlannedKernel) -> str:
@@ -165,9 +178,11 @@ def valid_for(plan: Plan, k: PlannedKernel) -> str:
     free: set[str] = set()
     limits: dict[str, None] = {}
     for group, one in zip(k.group.singles, s.parts or (s,), strict=True):
-        known = one.bounds if isinstance(one, CudaSchedule) else ()
-        free |= {str(d) for d in group.space.parallel if isinstance(d, HostExpr)} - {d for d, _ in known}
+        known = {d for d, _ in one.bounds} if isinstance(one, CudaSchedule) else set()
+        free |= {str(d) for d in group.space.parallel if isinstance(d, HostExpr) and not group.across} - known
         limits |= dict.fromkeys(_limits(group.space, one))
+        if group.across:
+            limits[_between(group.space.parallel, length_bucket(group.space.rows, plan.sizes))] = None
     if isinstance(s, CudaSchedule):
         limits |= dict.fromkeys(["16-byte aligned"] * s.aligned + ["32-bit indices"] * (s.index_bits == 32))
     strided = [a.name for a, v in zip(plan.graph.arguments, plan.size_class.layouts, strict=False) if v == "s"]
@@ -181,9 +196,7 @@ def _limits(space: Space, s: Schedule) -> list[str]:
     found = []
     bounded = s.capacity
     if bounded and space.reduced:
-        length = " * ".join(_factor(d) for d in space.reduced)
-        low = bounded // 2
-        found.append(f"{low} < {length} <= {bounded}" if low else f"{length} <= {bounded}")
+        found.append(_between(space.reduced, bounded))
     axes = (*space.parallel, *space.reduced)
     if isinstance(s, CudaSchedule) and s.bounds:
         names = {x for d in space.parallel if isinstance(d, HostExpr) for x in d.symbols} - set(map(str, space.reduced))
@@ -194,6 +207,12 @@ def _limits(space: Space, s: Schedule) -> list[str]:
         factors = (*((m, 16) for m in s.multiples), *s.factors)
         found += [f"{m} % {factor} == 0" for m, factor in factors if m in used]
     return found
+
+
+def _between(shape: Shape, most: int) -> str:
+    """`2048 < d <= 4096`."""
+    length, low = " * ".join(_factor(d) for d in shape), most // 2
+    return f"{low} < {length} <= {most}" if low else f"{length} <= {most}"
 
 
 def _factor(d: object) -> str:

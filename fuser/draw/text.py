@@ -266,6 +266,10 @@ def why(a: facts.Apart) -> str:
         return f"would need {n['needs']} registers, limit {n.get('limit', 255)}"
     if a.decision.reason == "cost" and "us_apart" in n:
         return f"predicted {n['us_together']} us together, {n['us_apart']} apart"
+    if a.decision.reason == "strips":
+        return f"{n['strips']} strips of rows are too few to fill the device"
+    if a.decision.reason == "width":
+        return f"sums of its columns would take {n['needs']} registers beside a row, limit {n['limit']}"
     if a.decision.reason == "barrier":
         few = next((f"{n[k]} {k}" for k in ("rows", "columns") if int(n.get(k, 1)) > 1), "")
         if few:

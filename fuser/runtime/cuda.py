@@ -111,7 +111,7 @@ class CudaKernel:
         self._module = driver.moduleLoadData(cubin)
         self.function = driver.moduleGetFunction(self._module, name)
         self.shared = shared
-        if shared > 48 * 1024:
+        if shared:  # beside static arrays, which count towards the 48 KiB that need no leave
             driver.funcSetAttribute(self.function, MAX_DYNAMIC_SHARED, shared)
         if cluster > PORTABLE_CLUSTER:
             driver.funcSetAttribute(self.function, LARGE_CLUSTERS, 1)

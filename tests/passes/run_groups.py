@@ -25,7 +25,7 @@ from fuser.graph import (
     ScanAttrs,
     ViewAttrs,
 )
-from fuser.group import Group, Space, Stage
+from fuser.group import Group, Reducer, Space, Stage
 from fuser.hostexpr import HostExpr
 from fuser.indexmap import Index
 from fuser.optable import table
@@ -54,6 +54,8 @@ class GroupRun:
             self._check(space)
             for stage in stages:
                 self._stage(stage)
+            for s in self.group.column_stores:
+                self._store(self.graph.by_id[s.node], s.index, (*[1] * self.rank, *reduced))
 
     def _check(self, space: Space) -> None:
         assert len(space.parallel_index) == len(space.parallel)
@@ -61,26 +63,27 @@ class GroupRun:
     def _stage(self, stage: Stage) -> None:
         for s in stage.stores:
             if not s.per_row:
-                self._store(self.graph.by_id[s.node], s.index, False)
-        finished = {}
-        for r in stage.reducers:
-            node = self.graph.by_id[r.node]
-            x = np.broadcast_to(self.value(node.inputs[0], r.index), self.extent)
-            axes = tuple(range(self.rank, len(self.extent)))
-            flat = np.ascontiguousarray(x.reshape(*self.extent[: self.rank], -1))
-            row = table().reduction(node.op)
-            finished[r.node] = tuple(
-                np.asarray(v).reshape(*self.extent[: self.rank], *[1] * len(axes))
-                for v in row.reference(flat, (self.rank,))
-            )
+                self._store(self.graph.by_id[s.node], s.index, self.extent)
+        rows = (*self.extent[: self.rank], *[1] * (len(self.extent) - self.rank))
+        finished = {r.node: self._finish(r, range(self.rank, len(self.extent))) for r in stage.reducers}
+        finished |= {r.node: self._finish(r, range(self.rank)) for r in stage.across}
         self.done.update(finished)
         for s in stage.stores:
             if s.per_row:
-                self._store(self.graph.by_id[s.node], s.index, True)
+                self._store(self.graph.by_id[s.node], s.index, rows)
 
-    def _store(self, node: Node, index: Index, per_row: bool) -> None:
+    def _finish(self, r: Reducer, folded: range) -> tuple[Array, ...]:
+        """The results of a reduction over some axes of the space, which keep an extent of 1."""
+        node = self.graph.by_id[r.node]
+        x = np.broadcast_to(self.value(node.inputs[0], r.index), self.extent)
+        kept = [k for k in range(len(self.extent)) if k not in folded]
+        shape = [self.extent[k] for k in kept]
+        flat = np.ascontiguousarray(x.transpose(*kept, *folded).reshape(*shape, -1))
+        found = table().reduction(node.op).reference(flat, (len(kept),))
+        return tuple(np.asarray(v).reshape([1 if k in folded else d for k, d in enumerate(self.extent)]) for v in found)
+
+    def _store(self, node: Node, index: Index, space: tuple[int, ...]) -> None:
         shape = evaluate(node.shape, self.env)
-        space = (*self.extent[: self.rank], *[1] * (len(self.extent) - self.rank)) if per_row else self.extent
         value = np.broadcast_to(self.value(node, index), space)
         out = np.zeros(shape, node.storage.numpy)
         count = np.zeros(shape, np.int64)

@@ -188,7 +188,7 @@ PLANS: dict[Callable[[Builder], list], Kinds] = {
     normalise_whole: ["full", "pointwise"],
     whole_softmax: ["full", "pointwise"],
     group_norm: ["rows"],
-    rows_and_columns: ["columns", "rows"],
+    rows_and_columns: ["mixed"],
     transposed_add: ["pointwise"],
     half_softmax: ["rows"],
     row_mean_of_row_max: ["rows", "full"],
