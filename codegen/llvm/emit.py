@@ -291,7 +291,7 @@ class _Emitter:
         with self._loop(s.var, self.begin, self.end, ir.Constant(types.I64, 1)) as i:
             narrow = types.scalar(s.var.dtype)
             self.values[s.var.name] = Uniform(i if narrow == types.I64 else self.b.trunc(i, narrow))
-            self.block(s.body)
+            self.block(s.body if literal_trip(s) != 0 else ())
 
     def _unroll(self, s: For) -> None:
         if literal_trip(s) is None:

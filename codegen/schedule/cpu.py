@@ -179,7 +179,7 @@ def _pointwise(graph: Graph, group: Group, sizes: Mapping[str, Any], layouts: La
     body = cut_body(analyse(graph, group, layouts))
     inner = _number(body.parallel[-1].extent, sizes) if body.parallel else 1
     if reads_across(body):
-        grain = max(GRAIN // (BLOCK_ROWS * min(inner, BLOCK_COLUMNS)), 1)
+        grain = max(GRAIN // (BLOCK_ROWS * max(min(inner, BLOCK_COLUMNS), 1)), 1)
         return CpuSchedule("pointwise", grain=grain, tile=BLOCK_COLUMNS, block_rows=BLOCK_ROWS)
     size = max(GRAIN // _weight(body), LOOPED)
     return CpuSchedule("pointwise", grain=max(size // max(min(inner, size), 1), 1), tile=size)

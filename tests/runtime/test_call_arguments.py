@@ -217,3 +217,23 @@ def test_closures_are_looked_at_again() -> None:
     assert engines.unlike(run(base(4)), base(4) * 5) is None
     table = base(4) * 10
     assert engines.unlike(run(base(4)), base(4) * 15) is None
+
+
+EMPTY: dict[str, Callable[..., Any]] = {
+    "turned": lambda x: x.T,
+    "turned and upside down": lambda x: (x[..., ::-1] + x, x.T),
+    "turned and added": lambda x: x + x.T[: x.shape[0], : x.shape[1]] if x.shape[0] == x.shape[1] else x.T * 2,
+    "joined": lambda x: np.concatenate([x, x.T.reshape(x.shape)]),
+}
+
+
+@engines.each
+@pytest.mark.parametrize("shape", [(0, 4), (4, 0), (0, 0), (0, 1)], ids=str)
+@pytest.mark.parametrize("name", EMPTY)
+def test_arrays_without_elements_seen_from_other_sides(engine: Engine, name: str, shape: tuple[int, int]) -> None:
+    for dtype in (np.float32, np.float64):
+        x = np.zeros(shape, dtype)
+        got, want = engine.compile(EMPTY[name])(x), EMPTY[name](x)
+        pairs = zip(got, want, strict=True) if isinstance(want, tuple) else [(got, want)]
+        for g, w in pairs:
+            assert (g.shape, g.dtype) == (w.shape, w.dtype)
