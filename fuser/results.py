@@ -45,7 +45,7 @@ def _usable(array: Any, node: Any, graph: Graph, bound: Bound) -> ArrayInfo | No
     wanted = shapes.evaluate(node.shape, bound.env)
     if info.shape != wanted:
         raise ShapeError(f"out= has shape {info.shape}, the result {wanted}", "out-shape")
-    if not (array.flags.writeable if isinstance(array, np.ndarray) else info.writable):
+    if info.is_scalar or not (array.flags.writeable if isinstance(array, np.ndarray) else info.writable):
         raise ArgumentError("out= is read-only", "read-only")
     if arrays.repeats(info):
         note = "it is a broadcast or a sliding view; pass an array of its own"

@@ -237,3 +237,10 @@ def test_arrays_without_elements_seen_from_other_sides(engine: Engine, name: str
         pairs = zip(got, want, strict=True) if isinstance(want, tuple) else [(got, want)]
         for g, w in pairs:
             assert (g.shape, g.dtype) == (w.shape, w.dtype)
+
+
+def test_a_numpy_scalar_receives_nothing() -> None:
+    run = fuser.compile(lambda x: x * 2)
+    for _ in range(12):
+        with pytest.raises(FuserError, match="out= is read-only"):
+            run(np.array(1.0), out=np.float64(3))
