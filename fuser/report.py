@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 Kind = Literal["launch", "library", "page-fault", "bandwidth", "issue"]
 REFERENCE_SECONDS = 2.0  # the original function is timed beside it where one run takes no longer
 SHORT_SECONDS = 20e-6
+SHORTEST = 2e-7  # of a kernel that is told from the call around it
 NEAR_COPY = 0.6  # of the copy rate: beyond, nothing but memory can be what holds a kernel up
 MOST_A_FAULT = 2e-3  # seconds: zeroing a page of 2 MB on a slow machine
 KEPT_BYTES = 1 << 30  # most bytes of results kept alive to see what fresh memory costs
@@ -102,10 +103,7 @@ class Report:
     def __str__(self) -> str:
         m = self.measured
         lines = [f"{self.title}  {self.device}        median of {self.samples}", "  " + self._call_line()]
-        for k in m.kernels:
-            share = f" = {k.rate / m.copy_rate:.0%} of this machine's copy" if m.copy_rate and not k.library else ""
-            rate = f"{units.digits(k.rate / 1e9)} GB/s"
-            lines.append(f"  {k.label}  {units.size(k.nbytes)}  {_time(k.seconds)}  {rate}{share}")
+        lines += [f"  {k.label}  {units.size(k.nbytes)}  {self._rate(k)}" for k in m.kernels]
         if self.launches is not None:
             lines.append(f"  launches  {self.launches}")
         lines.append("  verdict  " + "; ".join([f"{self.verdict}-bound", *self._advice()]))
@@ -114,6 +112,16 @@ class Report:
         return "\n".join(lines)
 
     __repr__ = __str__
+
+    def _rate(self, k: KernelTime) -> str:
+        """A kernel's time, and its bytes a second beside this machine's copy."""
+        if k.seconds < SHORTEST:
+            return "too short to be told from the call around it"
+        if not k.nbytes:
+            return _time(k.seconds)
+        copy = self.measured.copy_rate
+        share = f" = {k.rate / copy:.0%} of this machine's copy" if copy and not k.library else ""
+        return f"{_time(k.seconds)}  {units.digits(k.rate / 1e9)} GB/s{share}"
 
     def _call_line(self) -> str:
         m = self.measured

@@ -62,6 +62,13 @@ def test_the_text() -> None:
     ]
 
 
+def test_kernels_that_are_too_short_or_move_nothing_have_no_rate() -> None:
+    for seconds, nbytes, text in ((0.0, 128, "too short to be told from the call around it"), (1e-4, 0, "100 us")):
+        numbers = measured(1e-6, 1e-6, kernel(seconds, nbytes))
+        report = Report("f  f32[4]", "cpu, 2 threads", 20, None, numbers, "launch", None, None)
+        assert str(report).splitlines()[2].endswith(f" B  {text}")
+
+
 def test_a_measured_program() -> None:
     def f(x: Any, w: Any) -> Any:
         return np.exp(x - x.max(axis=-1, keepdims=True)) @ w
