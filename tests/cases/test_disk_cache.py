@@ -180,4 +180,4 @@ def test_never_compiles_where_that_is_forbidden(filled: Path, tmp_path: Path) ->
     _, err = process.communicate(timeout=120)
     assert process.returncode == 1
     assert "[compile-never]" in err
-    assert "f(f64[50, 40])" in err
+    assert "f.warm('f64[50, 40]', device='cpu')" in err
