@@ -226,12 +226,12 @@ def coefficient_of_atom(e: HostExpr, atom: HostExpr) -> HostExpr | None:
 
 
 def contiguous_strides(shape: Shape) -> tuple[Dim, ...]:
-    """C-order strides in elements."""
+    """C-order strides in elements; an axis of length 0 counts as one of 1, so that no index is lost from an offset."""
     strides: list[Dim] = []
     step = lit(1)
     for d in reversed(shape):
         strides.append(step)
-        step = step * d
+        step = step * d if wrap(d) != lit(0) else step
     return tuple(int(s.value) if isinstance(s, HostExpr) and s.is_literal else s for s in reversed(strides))
 
 

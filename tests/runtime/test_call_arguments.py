@@ -221,6 +221,7 @@ def test_closures_are_looked_at_again() -> None:
 
 EMPTY: dict[str, Callable[..., Any]] = {
     "turned": lambda x: x.T,
+    "added and turned": lambda x: (np.sum(x), (x * 2).T),
     "turned and upside down": lambda x: (x[..., ::-1] + x, x.T),
     "turned and added": lambda x: x + x.T[: x.shape[0], : x.shape[1]] if x.shape[0] == x.shape[1] else x.T * 2,
     "joined": lambda x: np.concatenate([x, x.T.reshape(x.shape)]),
