@@ -7,7 +7,7 @@ a finished reduction, or a scalar operator on earlier steps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -95,17 +95,25 @@ class Program:
         """Steps that read memory, in order."""
         return tuple(k for k, s in enumerate(self.steps) if isinstance(s, Fetch))
 
-    def needed(self, wanted: Sequence[int]) -> tuple[bool, ...]:
-        """For each step, whether one of the wanted steps needs it."""
+    def needed(self, wanted: Sequence[int], known: Container[int] = ()) -> tuple[bool, ...]:
+        """For each step, whether one of the wanted steps needs it. known: steps that need nothing any more."""
         out = [False] * len(self.steps)
         stack = list(wanted)
         while stack:
             k = stack.pop()
             if not out[k]:
                 out[k] = True
+                if k in known:
+                    continue
                 through = [int(n[1:]) for n in self.symbols(k) if n.startswith(GATHERED)]
                 stack += [*operands(self.steps[k]), *through]
         return tuple(out)
+
+    def loaded_early(self, wanted: Sequence[int]) -> tuple[int, ...]:
+        """Loads that wait for nothing: neither for a reduction nor for another load that tells where they are."""
+        needed = self.needed(wanted)
+        gathers = {k for k in self.fetches if any(n.startswith(GATHERED) for n in self.symbols(k))}
+        return tuple(k for k in self.fetches if needed[k] and k not in gathers)
 
     @cached_property
     def has_loop(self) -> bool:

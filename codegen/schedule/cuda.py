@@ -36,7 +36,7 @@ from fuser.codegen.schedule.flight import LONE_BLOCK
 from fuser.codegen.schedule.frame import Frame
 from fuser.codegen.schedule.lower_resident import reuse_of
 from fuser.codegen.schedule.measures import BLOCK, LANE_STEPS, body_of
-from fuser.codegen.schedule.parking import Fit, Row, copied, fit, held_fit, parking, short_fit
+from fuser.codegen.schedule.parking import Fit, Row, copied, fit, held_fit, parking
 from fuser.device import Device
 from fuser.errors import InternalError
 from fuser.graph import Graph
@@ -109,7 +109,8 @@ def _lowered(graph: Graph, group: Group, schedule: CudaSchedule, layouts: Layout
     if schedule.parked:
         return (lower_shared.lower(frame, body, schedule),)
     if schedule.resident:
-        return ((lower_cluster if schedule.cluster > 1 else lower_resident).lower(frame, body, schedule),)
+        full = reuse_of(body).bytes_kept * schedule.capacity == RESIDENT_BYTES * schedule.threads_per_row
+        return ((lower_cluster if schedule.cluster > 1 or full else lower_resident).lower(frame, body, schedule),)
     return (lower_reduce.lower(frame, body, schedule),)
 
 
@@ -195,7 +196,8 @@ class _Chooser(Mixed, Scans):
             if len(self.body.stages) == 1 and self._few(rows * team // threads, chosen):
                 return replace(chosen, unroll=self._vectors_in_flight(chosen, rows * team // threads))
             return replace(chosen, min_blocks=2 if threads == 512 else 1)
-        return replace(chosen, resident=True, min_blocks=blocks, ahead=self._ahead(rows, team, length))
+        chosen = replace(chosen, resident=True, min_blocks=blocks, ahead=self._ahead(rows, team, length))
+        return chosen if chosen.ahead else replace(chosen, min_blocks=max(blocks, self._read_blocks(threads, held)))
 
     def _split_rows(self, chosen: CudaSchedule, rows: int) -> CudaSchedule:
         """Segments on blocks: how many in turn, and more on the way than where rows have blocks of their own."""
@@ -216,12 +218,15 @@ class _Chooser(Mixed, Scans):
         if vector == 1:
             return None  # neighbouring threads take neighbouring elements: reading them again is faster than that
         several, copies = len(self.body.stages) > 1, self._copied(vector)
-        if fixed.lanes < LONG_LANES and not (copies and several and self._scarce(fixed, vector, length)):
+        if fixed.lanes < LONG_LANES:
             return None
         if not several and not (copies and self._indexed()):
             return None
+        weights = self._fresh_streams()
+        if copies and weights > (0 if vector == 8 else 1) and fixed.segments == 1 and len(self.body.reduced) == 1:
+            return None  # the registers of one block hold it, and what is asked for ahead keeps memory busy
         loads = [f.dtype.bytes for f in reuse_of(self.body).stages[0].raw.values()]
-        kept, weights = parking(self.body, copies).bytes_kept, self._fresh_streams()
+        kept = parking(self.body, copies).bytes_kept
         stored = any(stage.stores for stage in self.body.stages)
         states = self._state_registers()
         row = Row(length, kept, vector, len(loads), sum(loads), weights, states, stored, bool(copies))
@@ -229,22 +234,10 @@ class _Chooser(Mixed, Scans):
         # 190 us on an H200 where shared memory takes 149.
         if len(self.body.reduced) == 1 and (found := held_fit(row, fixed, self.device)):
             return found
-        found = fit(row, fixed, self.device) if fixed.lanes >= LONG_LANES else short_fit(row, fixed, self.device)
+        found = fit(row, fixed, self.device)
         if found is None or length // (found.cluster * found.threads) * self._steps() > 2 * LANE_STEPS:
             return None
         return found
-
-    def _scarce(self, fixed: Order, vector: int, length: int) -> bool:
-        """Whether rows of several stages, held in registers, leave too few threads to have enough loads on the way: a
-        third more than memory needs, because blocks compute too."""
-        team = self._team(fixed, vector, length)
-        held = self._held_bytes(length // team) if fixed.segments == 1 else 0
-        registers = BESIDE_HELD + (held + 2 * self._fresh_bytes() * vector) // 4
-        return (
-            team >= 128
-            and len(self.body.reduced) == 1
-            and 0 < 3 * held * self.device.occupancy(registers, team) < 4 * self.device.inflight
-        )
 
     def _indexed(self) -> bool:
         """Whether states hold an index beside each value: a loop over registers then has too few loads on the way."""

@@ -64,6 +64,7 @@ class Stages:
         self.lanes, self.segments = schedule.order.lanes, schedule.order.segments
         self.at_once = segments_at_once(schedule)
         self.results: list[dict[tuple[int, int], Operand]] = [{} for _ in geometry.lane_rows()]
+        self.early: dict[StageBody, Values] = {}  # of a stage's row program: what was loaded before all stages
         self.reduced = frozenset(a.name for a in body.reduced)
         geometry.reserve([folds_of(frame.graph, stage.reduces) for stage in body.stages])
 
@@ -109,15 +110,22 @@ class Stages:
         """What is stored once a parallel point, by the team's leader."""
         if not stage.row_stores:
             return
-        g = self.geometry
-        rows = g.lane_rows()
-        tile = Tile(self.frame, stage.row, frozenset({g.variable}), g.variable, len(rows), not g.folds_tile)
+        g, known = self.geometry, self.early.get(stage, {})
+        rows, tile = g.lane_rows(), self.row_tile(stage)
+        if known:
+            needed = stage.row.needed([s.step for s in stage.row_stores], known)
+            tile = replace(tile, only=[n and k not in known for k, n in enumerate(needed)])
         with self.frame.builder.branch(g.leader):
             loads = tile.load(rows)
             values: list[Values] = []
             for j, (at, results) in enumerate(zip(rows, self.results, strict=True)):
-                values.append(tile.evaluate(j, at, loads, results, {}, values[0] if values else None))
+                values.append(tile.evaluate(j, at, loads, results, known, values[0] if values else None))
             tile.store(stage.row_stores, rows, values)
+
+    def row_tile(self, stage: StageBody) -> Tile:
+        """What is evaluated once a parallel point."""
+        g = self.geometry
+        return Tile(self.frame, stage.row, frozenset({g.variable}), g.variable, len(self.results), not g.folds_tile)
 
     # -- loops -------------------------------------------------------------------------------------
     def totals(self, p: Pass, folds: Sequence[Fold]) -> Totals:

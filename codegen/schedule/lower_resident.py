@@ -7,13 +7,13 @@ the row that a thread holds. `reuse` says what is kept: raw elements, or values 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import field, replace
 
 from fuser.codegen.indices import IndexEmitter
 from fuser.codegen.loops import Kernel, Launch, Operand, Var
-from fuser.codegen.program import Apply, Fetch
+from fuser.codegen.program import Apply, Fetch, Step
 from fuser.codegen.schedule.accumulate import Accumulator, Fold, Halves, State, start, start_halves
 from fuser.codegen.schedule.alignment import KNOWN_MULTIPLE
 from fuser.codegen.schedule.body import Body, StageBody
@@ -28,21 +28,30 @@ from fuser.record import dataclass
 from fuser.schedule import CudaSchedule
 
 LINE_BYTES = 128  # of a cache line
+EARLY = 4  # values of a row, at most, that are loaded before its reductions: a register or two each
 FRESH_BYTES = 64  # of loads that a thread has on their way in a stage after the first
 
 
 def lower(frame: Frame, body: Body, schedule: CudaSchedule) -> Kernel:
     """The kernel of a group of row reductions over resident rows."""
-    b, rows = frame.builder, RowTeams(frame, body, schedule)
-    if may_be_whole(frame, body, schedule):
-        whole = frame.less(frame.number(schedule.capacity - 1), frame.host(body.length))
-        with b.branch(whole, uniform=True):
-            write_stages(ResidentStages(frame, body, schedule, rows, whole=True))
-        with b.otherwise():
-            write_stages(ResidentStages(frame, body, schedule, rows))
-    else:
-        write_stages(ResidentStages(frame, body, schedule, rows))
-    return b.finish(Launch((RowTeams.grid(body, schedule), 1), schedule.threads, schedule.min_blocks))
+    rows = RowTeams(frame, body, schedule)
+    apart = may_be_whole(frame, body, schedule)
+    write_rows(frame, body, schedule, lambda whole: ResidentStages(frame, body, schedule, rows, whole), apart)
+    return frame.builder.finish(Launch((RowTeams.grid(body, schedule), 1), schedule.threads, schedule.min_blocks))
+
+
+def write_rows(
+    frame: Frame, body: Body, schedule: CudaSchedule, make: Callable[[bool], ResidentStages], apart: bool
+) -> None:
+    """All stages, by a writer that is made here. apart: rows as long as the kernel holds have code of their own."""
+    if not apart:
+        write_stages(make(False))
+        return
+    whole = frame.less(frame.number(schedule.capacity - 1), frame.host(body.length))
+    with frame.builder.branch(whole, uniform=True):
+        write_stages(make(True))
+    with frame.builder.otherwise():
+        write_stages(make(False))
 
 
 def may_be_whole(frame: Frame, body: Body, schedule: CudaSchedule) -> bool:
@@ -56,8 +65,19 @@ def may_be_whole(frame: Frame, body: Body, schedule: CudaSchedule) -> bool:
     return frame.alignment.divides(min(schedule.capacity, KNOWN_MULTIPLE), body.length)
 
 
+def packed_source(fold: Fold, steps: Sequence[Step]) -> Fetch | None:
+    """Whose bf16 elements a maximum is of, where nothing is done to them but a cast."""
+    cast = steps[fold.site.step]
+    if fold.row.name != "max" or fold.operand != F32 or not isinstance(cast, Apply) or cast.op != "cast":
+        return None
+    source = steps[cast.args[0]]
+    return source if isinstance(source, Fetch) and source.dtype == BF16 else None
+
+
 def write_stages(writer: ResidentStages) -> None:
     writer.prefetch()
+    for stage in writer.body.stages:
+        writer.load_early(stage)
     for k, stage in enumerate(writer.body.stages):
         writer.current = k
         writer.stage(stage)
@@ -173,6 +193,22 @@ class ResidentStages(Stages):
                 place = self.rows.tile_at(row, position)[0].value(fetch.index[0])
                 b.prefetch(f.buffer_of(fetch), place, f.both(comes, f.less(position, stop)))
 
+    def load_early(self, stage: StageBody) -> None:
+        """What is stored once a row may take loads that wait for no reduction (a label): they are on their way together
+        with the row, not when all else of the block is done (one H200, cross-entropy of 32768 bf16 columns: 134 -> 128
+        us). What these lead to, the logit at the label, is not: its address would keep a warp waiting (153)."""
+        b, row = self.frame.builder, stage.row
+        steps = [k for k in row.loaded_early([s.step for s in stage.row_stores]) if not row.steps[k].dtype.is_half]
+        if not steps:
+            return
+        held = {k: b.mutable("early", b.literal(0, row.steps[k].dtype)) for k in steps[:EARLY]}
+        with b.branch(self.geometry.leader):
+            tile = replace(self.row_tile(stage), only=row.needed(list(held)))
+            for k, (loaded, *_) in tile.load(self.geometry.lane_rows()).items():
+                b.assign(held[k], loaded)
+        b.settle(list(held.values()))
+        self.early[stage] = held
+
     # -- stages ------------------------------------------------------------------------------------
     def totals(self, p: Pass, folds: Sequence[Fold]) -> Totals:
         """All segments, their partials combined pairwise: over the team at once, unless the indices of several axes
@@ -213,18 +249,12 @@ class ResidentStages(Stages):
                 self._slot(p, slot)
 
     def paired(self, folds: Sequence[Fold]) -> dict[Fold, Fetch]:
-        """Maxima of whole vectors of bf16, which nothing is done to but a cast."""
+        """The maxima of whole vectors that take their elements two a word, and the loads whose elements those are."""
         reuse, steps = self.reuse[self.current], self.body.stages[self.current].loop.steps
         if self.element_guards or self.rows.width % 2:
             return {}
-        found = dict[Fold, Fetch]()
-        for fold in folds:
-            cast = steps[fold.site.step]
-            if fold.row.name == "max" and fold.operand == F32 and isinstance(cast, Apply) and cast.op == "cast":
-                source = reuse.raw.get(cast.args[0])
-                if source is not None and source.dtype == BF16:
-                    found[fold] = source
-        return found
+        sources = {fold: packed_source(fold, steps) for fold in folds}
+        return {fold: f for fold, f in sources.items() if f is not None and f in reuse.raw.values()}
 
     def segment_number(self, turn: int) -> Operand:
         """Which segment this block folds in a turn."""

@@ -39,7 +39,9 @@ class Place:
 class ParkedStages(ClusterStages):
     """Stages whose slots hold nothing between stages."""
 
-    def __init__(self, frame: Frame, body: Body, schedule: CudaSchedule, geometry: RowTeams) -> None:
+    def __init__(
+        self, frame: Frame, body: Body, schedule: CudaSchedule, geometry: RowTeams, whole: bool = False
+    ) -> None:
         b, places = frame.builder, dict[Key, Place]()
         elements = geometry.groups * geometry.width * max(schedule.capacity // schedule.order.segments, 1)
         elements = elements // schedule.order.lanes * max(schedule.order.segments // schedule.cluster, 1)
@@ -49,7 +51,7 @@ class ParkedStages(ClusterStages):
         for key, home in parked.homes.items():
             places[key] = Place(names[home], min(16 // parked.arrays[home].bytes, geometry.width))
         self.places = places
-        super().__init__(frame, body, schedule, geometry)
+        super().__init__(frame, body, schedule, geometry, whole)
         self.filled: set[Key] = set(self.copied)
         self.together = min(schedule.unroll, len(self.slots) // self.turns)
         self._start_copies()

@@ -18,6 +18,7 @@ from fuser.record import dataclass
 Key = Fetch | int  # a load, or the number of a kept value
 LEAST_COPY = 4  # bytes of an asynchronous copy
 HELD = 64  # half elements of a row that a thread of a cluster holds in registers: 32 of them
+HELD_F32, MOST_F32 = 32, 8  # elements of f32, and the blocks that hold a row of them together at most
 HELD_BLOCKS = 4  # such blocks of 256 threads an SM: 64 registers a thread
 AHEAD = 32 << 10  # bytes an SM of rows that are asked for before their turn
 BESIDE = 2 << 10  # bytes of shared memory for exchanges, and what the system takes of it for a block
@@ -142,27 +143,36 @@ class Row:
         return Fit(512, 1, 2, 4 if self.states == 1 or not self.weights else 2), 64 << 10
 
 
-def short_fit(row: Row, fixed: Order, device: Device) -> Fit:
-    """For rows that a few blocks of an SM could hold in registers: a vector a lane, 1280 threads an SM (48 registers).
-    H200, layer norm of 8192 bf16: 261 us (267 without asking ahead), with 1024 threads 14 us more; in registers 271."""
-    threads = min(fixed.lanes // row.vector, 256)
-    return Fit(threads, 1, 1280 // threads, 1, ahead=row.ahead(device))
-
-
 def held_fit(row: Row, fixed: Order, device: Device) -> Fit | None:
-    """For long rows of one stream of half types: the registers of a cluster. Four blocks of 256 threads an SM overlap.
-    Shared memory reaches 87% of a copy where this reaches 97% (softmax of 131072 bf16 on H200): its loads and
-    conditions cost instructions, of which there are few to spare. Two blocks of a row that is only read are better off
-    there. Several streams of weights, or values worth keeping, would not fit beside."""
-    if not row.copies or row.vector <= 4 or row.streams > 1 or row.kept != 2 or row.weights > 2:
+    """For long rows of one stream: the registers of a cluster. Shared memory reaches 87% of a copy where this reaches
+    97% (softmax of 131072 bf16 on H200): its loads and conditions cost instructions, of which there are few to spare.
+    Several streams of weights, or values worth keeping, would not fit beside."""
+    if not row.copies or row.streams > 1 or row.kept != row.loaded or row.weights > 2:
         return None
+    found = _held_halves(row, fixed, device) if row.vector == 8 else _held_f32(row, fixed, device)
+    least = 2 if row.weights < 2 else 4
+    return found if found is not None and found.cluster >= least else None
+
+
+def _held_halves(row: Row, fixed: Order, device: Device) -> Fit | None:
+    """Four blocks of 256 threads an SM overlap."""
     threads, most = 256, min(device.cluster, fixed.segments)
     while threads < 512 and row.length > most * threads * HELD:
         threads *= 2
     cluster = row.length // (threads * HELD)
-    if not (2 if row.stored and row.weights < 2 else 4) <= cluster <= most or fixed.lanes < threads * row.vector:
+    if cluster > most or fixed.lanes < threads * row.vector:
         return None
     return Fit(threads, cluster, HELD_BLOCKS * 256 // threads, 1, True, row.ahead(device))
+
+
+def _held_f32(row: Row, fixed: Order, device: Device) -> Fit | None:
+    """Where weights are loaded beside: three blocks (H200, layer norm of 32768 columns 299 -> 279 us, of 65536 308 ->
+    291; root mean square norm of 16384 279 -> 254). Without weights shared memory is as fast."""
+    cluster = row.length // (256 * HELD_F32)
+    fits = cluster <= min(device.cluster, MOST_F32) and fixed.lanes * fixed.segments >= cluster * 256 * row.vector
+    if not (fits and row.vector == 4 and row.weights and row.stored):
+        return None
+    return Fit(256, cluster, HELD_BLOCKS - 1, 1, True, row.ahead(device))
 
 
 def fit(row: Row, fixed: Order, device: Device) -> Fit | None:

@@ -74,6 +74,7 @@ class Tile:
             k
             for k in self.program.fetches
             if not (self.outside and self.outside[k])
+            and (self.only is None or self.only[k])
             and not any(name.startswith(GATHERED) for name in self.program.symbols(k))
         )
 

@@ -38,6 +38,8 @@ TYPICAL, LOW, HIGH = 0.10, 0.25, 0.35
 # ptxas keeps the addresses of all mailboxes from stage to stage (110 registers for 76 predicted, sm_90).
 # Or with registers to spare: a maximum of one row in a cluster of two blocks, 40 of the 40 it may have for 25.
 TOO_LOW = {"larger_than_memory.py summary_columns_sum", "random 2 random2_full_max_store"}
+# Where 64 registers are all there are, the slow road of a division, which hardly ever runs, puts three on the stack.
+SLOW_ROAD = {"P09 layernorm"}
 FITTED = ("sm_80", "sm_90")  # architectures whose compiler the model's constants come from
 KEEPS_ARRAY = frozenset({"sin", "cos", "tan"})  # for the reduction of large angles, 32 or 40 bytes a thread
 
@@ -122,7 +124,7 @@ def test_every_kernel_compiles_without_spills_near_its_prediction(arch: str, gro
     rows, faults = table(arch, groups)
     assert not faults, "\n".join(faults)
     _record(arch, rows)
-    assert [str(r) for r in rows if r.spills or r.stack] == []
+    assert [str(r) for r in rows if r.spills or (r.stack and r.program not in SLOW_ROAD)] == []
     assert [str(r) for r in rows if not 0 < r.registers <= 255] == []
     assert {r.program for r in rows} >= {w.id + " " + w.name for w in WORKLOADS}
     if arch not in FITTED:
