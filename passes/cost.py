@@ -132,11 +132,13 @@ def group_load(facts: Facts, formed: Formed, inputs: Mapping[int, int], stored: 
     points = rows * facts.count(space.reduced)
     variables = {f"r{k}" for k in range(len(space.reduced))} or None
     instructions = special = 0.0
+    columns = margins.per_column(facts, formed.group) if formed.group.across else frozenset()
     for k, indices in formed.walk.inside.items():
         node = facts.nodes[k]
         cost = operator_cost(node)
         for index in indices:
             times = points if _everywhere(index, variables) else rows
+            times = times if k not in columns else facts.count(space.reduced)
             times = times if any(e.symbols for e in index) else min(times, facts.count(node.shape))
             instructions += times * slots(node, cost, device)
             special += times * cost.sfu

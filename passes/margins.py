@@ -65,6 +65,12 @@ def depends_on(facts: Facts, cores: Iterable[Node], across: frozenset[int]) -> f
     return frozenset(found)
 
 
+def per_column(facts: Facts, group: Group) -> frozenset[int]:
+    """The operators of a group that its second launch computes, once a column."""
+    cores = [facts.nodes[k] for k in group.members if k in facts.core_set]
+    return depends_on(facts, cores, frozenset(group.across)) - frozenset(group.across)
+
+
 def capacity(device: Device) -> int | None:
     """Bytes of rows that can wait in a block's shared memory; None where kernels cannot reduce across rows."""
     if device.kind != "cuda":

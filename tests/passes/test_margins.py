@@ -60,6 +60,14 @@ def test_one_group(program: Callable[..., Any], spec: str) -> None:
     assert found.bytes_moved == found.bytes_floor
 
 
+def test_what_follows_a_result_across_rows_costs_once_a_column() -> None:
+    def means(x: Any) -> Any:
+        e = np.exp(x - np.max(x, axis=1, keepdims=True))
+        return np.mean(e / np.sum(e, axis=1, keepdims=True), axis=0)
+
+    assert [g.kind for g in plan(means, "f32[16384, 8192]").groups] == ["mixed"]
+
+
 def test_a_result_across_rows_is_fed_by_the_stage_that_has_its_operand() -> None:
     (group,) = plan(softmax_and_columns, "f32[65536, 4096]").groups
     (stages,) = group.stages
