@@ -36,7 +36,7 @@ from fuser.codegen.schedule.flight import LONE_BLOCK
 from fuser.codegen.schedule.frame import Frame
 from fuser.codegen.schedule.lower_resident import reuse_of
 from fuser.codegen.schedule.measures import BLOCK, LANE_STEPS, body_of
-from fuser.codegen.schedule.parking import Fit, Row, copied, fit, held_fit, parking
+from fuser.codegen.schedule.parking import AHEAD, Fit, Row, copied, fit, held_fit, parking
 from fuser.device import Device
 from fuser.errors import InternalError
 from fuser.graph import Graph
@@ -338,7 +338,9 @@ class _Chooser(Mixed, Scans):
         unroll = self._rows_in_flight(rows, vector, blocks * LINE_THREADS * team * self.device.sms)
         chosen = self._schedule("columns", LINE_THREADS * team, vector, unroll, team, fixed, length)
         copies = self.device.copies and lower_columns_shared.copied(self.body, self.alignment, vector)
-        return replace(chosen, parked=True, copies=copies, cluster=cluster, min_blocks=blocks)
+        stored = any(stage.stores for stage in self.body.stages)
+        ahead = max(AHEAD * self.device.sms // (length * row), 1) if cluster > 1 and stored else 0
+        return replace(chosen, parked=True, copies=copies, cluster=cluster, min_blocks=blocks, ahead=ahead)
 
     def _team(self, fixed: Order, vector: int, length: int) -> int:
         """Threads a row. At most 512 (one block of 1024 an SM leaves nothing to overlap), and that only for long rows

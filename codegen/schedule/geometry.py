@@ -248,26 +248,36 @@ class ColumnTeams:
         self.across = schedule.threads // self.team  # column tiles a block
         f, inner = frame, column_axis(body)
         self.variable = inner.name
-        thread, tiles = f.thread(), column_blocks(body, schedule)
+        thread = f.thread()
         self.member = f.div(thread, self.across)
         lanes = schedule.order.lanes
         self.groups = lanes if self.team == 1 else 1
         self.lane = f.rem(self.member, lanes)
         self.segment = f.div(self.member, lanes) if self.team > lanes else None
         self.rank = f.rem(f.block(), schedule.cluster)  # which of the blocks that share a column tile
-        block = f.div(f.block(), schedule.cluster)
-        outer = f.div(block, f.host(tiles)) if len(body.parallel) > 1 else f.number(0)
-        tile = f.rem(block, f.host(tiles)) if len(body.parallel) > 1 else block
+        outer, tile = self.tile_at(f.div(f.block(), schedule.cluster))
         first = f.mul(f.add(f.mul(tile, self.across), f.rem(thread, self.across)), self.width)
         self.valid: Operand | None = f.less(first, f.host(inner.extent))
         self.point = f.add(f.mul(outer, f.host(inner.extent)), first)
-        others = body.parallel[:-1]
-        bound = bind_axes(f, body.ranges, others, outer, count(others))
-        self.row = f.indices(body.ranges, **bound, **{inner.name: first})
+        self.row = self.at(outer, first)
         lead = f.builder.apply("equal", (self.member, f.number(0)), BOOL)
         alone = f.builder.apply("equal", (self.rank, f.number(0)), BOOL) if schedule.cluster > 1 else None
         self.leader = f.both(f.both(lead, self.valid), alone)
         self.exchange = Exchange(frame, f.rem(thread, self.across), self.across, self.team, self.width)
+
+    def tile_at(self, number: Operand) -> tuple[Operand, Operand]:
+        """(point of the outer axes, tile along the columns) of a column tile by its number."""
+        f = self.frame
+        if len(self.body.parallel) <= 1:
+            return f.number(0), number
+        tiles = f.host(column_blocks(self.body, self.schedule))
+        return f.div(number, tiles), f.rem(number, tiles)
+
+    def at(self, outer: Operand, column: Operand) -> IndexEmitter:
+        """The parallel variables of a column."""
+        f, others = self.frame, self.body.parallel[:-1]
+        bound = bind_axes(f, self.body.ranges, others, outer, count(others))
+        return f.indices(self.body.ranges, **bound, **{self.variable: column})
 
     @staticmethod
     def grid(body: Body, schedule: CudaSchedule) -> HostExpr:

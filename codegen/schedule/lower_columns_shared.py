@@ -19,7 +19,7 @@ from fuser.codegen.schedule.accumulate import Fold, State
 from fuser.codegen.schedule.alignment import Alignment
 from fuser.codegen.schedule.body import Body, StageBody
 from fuser.codegen.schedule.frame import Frame
-from fuser.codegen.schedule.geometry import ColumnTeams, column_axis
+from fuser.codegen.schedule.geometry import ColumnTeams, bind_axes, column_axis
 from fuser.codegen.schedule.lower_cluster import Exchange, as_dtype, mailed, open_exchanges
 from fuser.codegen.schedule.lower_reduce import Pass, Stages, Totals
 from fuser.codegen.schedule.parking import LEAST_COPY
@@ -90,6 +90,27 @@ class ParkedColumns(Stages):
         self.first_row = frame.mul(frame.mul(self.first_turn, self.at_once), share)
         if schedule.copies:
             self._copy()
+        else:
+            self._prefetch()
+
+    def _prefetch(self) -> None:
+        """Asks for the block's rows of a tile of columns that comes `ahead` tiles later, a line a row: memory then has
+        work while the blocks of a cluster wait for each other, and a tile's copies find it in the L2."""
+        f, b, g, far = self.frame, self.frame.builder, self.columns, self.schedule.ahead
+        if not far:
+            return
+        later = f.add(f.div(f.block(), self.size), far)
+        comes = f.less(later, f.host(ColumnTeams.grid(self.body, self.schedule) // self.size))
+        outer, tile = g.tile_at(b.apply("where", (comes, later, f.number(0)), f.index))  # addresses stay in range
+        column = g.at(outer, f.mul(tile, self.tile_width))
+        share = self.schedule.order.share(self.body.length) * (self.turns * self.at_once)
+        stop = f.least(f.add(self.first_row, f.host(share)), f.host(self.body.length))
+        for k in range(0, self.schedule.capacity // self.size, self.schedule.threads):
+            row = f.add(f.add(self.first_row, f.thread()), k)
+            found = bind_axes(f, self.body.ranges, self.body.reduced, row, self.body.length)
+            for fetch in self.places:
+                place = column.bound(**found).value(fetch.index[0])
+                b.prefetch(f.buffer_of(fetch), place, f.both(comes, f.less(row, stop)))
 
     def _copy(self) -> None:
         """This thread's part of all rows of the block, on the way together."""
@@ -103,6 +124,7 @@ class ParkedColumns(Stages):
                     source = at.value(fetch.index[0])
                     b.copy(name, self._place(row), f.buffer_of(fetch), source, g.width, None)
         b.commit()
+        self._prefetch()
         b.await_copies(0)
 
     def stage(self, stage: StageBody) -> None:

@@ -32,3 +32,14 @@ def test_scans_ask_for_rows_or_for_the_next_round_of_a_long_one() -> None:
     chosen = {m: chosen_for(Case("running_sum", BF16, sizes(1 << 16, m))) for m in (1024, 4096, 8192)}
     assert {m: s.ahead for m, s in chosen.items()} == {1024: 4 * 528, 4096: 528, 8192: 1}  # 528 rows: 4 MiB
     assert {s.min_blocks for s in chosen.values()} == {4}
+
+
+@pytest.mark.parametrize("far", [1, 2, 9])
+@pytest.mark.parametrize(("dtype", "size"), [(F32, (4096, 80)), (BF16, (9000, 32)), (F32, (2049, 64))], ids=str)
+def test_tiles_of_columns_asked_for_ahead_keep_their_bits(dtype: DType, size: tuple[int, int], far: int) -> None:
+    case = Case("column_softmax", dtype, sizes(*size))
+    chosen = chosen_for(case)
+    assert chosen.parked
+    early, late = replace(chosen, ahead=far), replace(chosen, ahead=0)
+    assert asked(case, early) == chosen.capacity // chosen.cluster // chosen.threads
+    assert under(case, early) == under(case, late)  # the interpreter checks that no line is outside
