@@ -7,8 +7,9 @@ would cost two barriers and a scratch array each.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from typing import Protocol
 
 from fuser.codegen.loops import Operand
 from fuser.codegen.schedule.accumulate import Fold, State
@@ -22,6 +23,16 @@ SHARED_LIMIT = 40 << 10  # bytes of scratch a block: static shared memory ends a
 def bytes_needed(states: Sequence[Sequence[DType]], points: int) -> int:
     """Scratch of reductions that are folded together. points: columns times row lanes of a block."""
     return sum(t.bytes for state in states for t in state) * points
+
+
+class Far(Protocol):
+    """Blocks that share a column: each sends what it has folded of a part's lane to all, and folds what came."""
+
+    def send(self, part: int, lane: Operand, total: State) -> None: ...
+
+    def receive(self) -> None: ...
+
+    def folded(self, part: int, lane: Operand) -> State: ...
 
 
 class Exchange:
@@ -42,8 +53,9 @@ class Exchange:
                     size = self.team * self.width * self.across
                     arrays.append(self.frame.builder.alloc("exchange", t, size, "shared"))
 
-    def fold(self, parts: Sequence[Part], member: Operand, width: int) -> list[list[State]]:
-        """The states of members 0 .. width - 1 (a power of two) combined pairwise, for every column."""
+    def fold(self, parts: Sequence[Part], member: Operand, width: int, far: Far | None = None) -> list[list[State]]:
+        """The states of members 0 .. width - 1 (a power of two) combined pairwise, for every column; with those of
+        other blocks, if `far` brings them."""
         b = self.frame.builder
         arrays = self._assign(parts)
         b.barrier()  # whoever read the scratch before is done
@@ -51,8 +63,15 @@ class Exchange:
             for lane, state in enumerate(states):
                 self._put(names, member, lane, state)
         b.barrier()
-        for lane in range(0, self.width, self.team):
-            self._combine(parts, arrays, member, lane, width)
+        folds = [fold for fold, _ in parts]
+        if far is None:
+            self._each(
+                member, len(parts), lambda k, at: self._leave(arrays[k], at, self._tree(folds[k], arrays[k], at, width))
+            )
+        else:
+            self._each(member, len(parts), lambda k, at: far.send(k, at, self._tree(folds[k], arrays[k], at, width)))
+            far.receive()
+            self._each(member, len(parts), lambda k, at: self._leave(arrays[k], at, far.folded(k, at)))
         b.barrier()
         first = self.frame.number(0)
         return [[self._get(names, first, self.frame.number(lane)) for lane in range(self.width)] for names in arrays]
@@ -62,19 +81,24 @@ class Exchange:
         free = {t: iter(names) for t, names in self._arrays.items()}
         return [[next(free[t]) for t in fold.dtypes] for fold, _ in parts]
 
-    def _combine(
-        self, parts: Sequence[Part], arrays: Sequence[list[str]], member: Operand, lane: int, width: int
-    ) -> None:
-        """Member m folds lane `lane + m` of its column thread and leaves the result in member 0's place."""
+    def _each(self, member: Operand, parts: int, work: Callable[[int, Operand], None]) -> None:
+        """Some work on every part and lane of a column thread: member m does it for lanes m, m + team, ..."""
         f = self.frame
-        mine = f.add(member, lane)
-        whole = lane + self.team <= self.width
-        with nullcontext() if whole else f.builder.branch(f.less(mine, self.width)):
-            for (fold, _), names in zip(parts, arrays, strict=True):
-                states = [self._get(names, f.number(m), mine) for m in range(width)]
-                total = fold.tree(f.builder, states)
-                for name, value in zip(names, total, strict=True):
-                    f.builder.store(name, self._at(f.number(0), mine), value)
+        for lane in range(0, self.width, self.team):
+            mine = f.add(member, lane)
+            whole = lane + self.team <= self.width
+            with nullcontext() if whole else f.builder.branch(f.less(mine, self.width)):
+                for k in range(parts):
+                    work(k, mine)
+
+    def _tree(self, fold: Fold, names: Sequence[str], lane: Operand, width: int) -> State:
+        """A lane's states of the first members, folded."""
+        return fold.tree(self.frame.builder, [self._get(names, self.frame.number(m), lane) for m in range(width)])
+
+    def _leave(self, names: Sequence[str], lane: Operand, total: State) -> None:
+        """A result, in member 0's place."""
+        for name, value in zip(names, total, strict=True):
+            self.frame.builder.store(name, self._at(self.frame.number(0), lane), value)
 
     def _put(self, names: Sequence[str], member: Operand, lane: int, state: State) -> None:
         for name, value in zip(names, state, strict=True):

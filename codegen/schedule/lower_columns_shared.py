@@ -24,8 +24,9 @@ from fuser.codegen.schedule.lower_cluster import Exchange, as_dtype, mailed, ope
 from fuser.codegen.schedule.lower_reduce import Pass, Stages, Totals
 from fuser.codegen.schedule.parking import LEAST_COPY
 from fuser.codegen.schedule.tile import Loads, Tile
-from fuser.dtypes import BOOL, I32
+from fuser.dtypes import I32
 from fuser.proofs import GATHERED
+from fuser.record import dataclass
 from fuser.schedule import CudaSchedule
 
 
@@ -117,12 +118,12 @@ class ParkedColumns(Stages):
         f, b, g = self.frame, self.frame.builder, self.columns
         with b.loop("turn", f.number(0), self.turns) as turn:
             first, stop = self.bounds(f.add(self.first_turn, turn))
-            inside = g.valid if g.valid is not None else b.literal(True, BOOL)
-            with b.branch(inside), b.loop("row", f.add(first, g.lane), stop, self.lanes) as row:
-                at = g.lanes(row)[0]
+            for k in range(0, self.schedule.capacity // self.segments, self.lanes):
+                row = f.add(f.add(first, g.lane), k)
+                exists, at = f.both(f.less(row, stop), g.valid), g.lanes(row)[0]
                 for fetch, name in self.places.items():
                     source = at.value(fetch.index[0])
-                    b.copy(name, self._place(row), f.buffer_of(fetch), source, g.width, None)
+                    b.copy(name, self._place(row), f.buffer_of(fetch), source, g.width, exists)
         b.commit()
         self._prefetch()
         b.await_copies(0)
@@ -133,7 +134,12 @@ class ParkedColumns(Stages):
         self.current += 1
 
     def totals(self, p: Pass, folds: Sequence[Fold]) -> Totals:
-        return self._across(self.turns_in_order(p, folds, self.first_turn, self.turns))
+        if not folds or self.size == 1 or self.turns > 1:
+            return self._across(self.turns_in_order(p, folds, self.first_turn, self.turns))
+        accumulators = self.accumulated(p, folds, *self.bounds(self.first_turn))
+        parts = [(a.fold, [a.fold.widen(lane, self.frame.builder) for lane in a.lanes]) for a in accumulators]
+        states = self.columns.exchange.fold(parts, self.columns.member, self.columns.team, self._far(folds))
+        return [(fold, found) for (fold, _), found in zip(parts, states, strict=True)]
 
     def load(self, tile: Tile, position: Operand, lanes: Sequence[IndexEmitter]) -> Loads:
         """All loads of a tile; those of parked elements from their places, once they have been loaded."""
@@ -154,38 +160,48 @@ class ParkedColumns(Stages):
 
     # -- over the cluster --------------------------------------------------------------------------
     def _across(self, totals: Totals) -> Totals:
-        """The partials of all blocks folded. An exchange has scratch of its own: no block ever waits for another to
-        have read it."""
+        """The partials of all blocks folded, where a block folds several turns first."""
         if not totals or self.size == 1:
             return totals
-        b = self.frame.builder
+        far = self._far([fold for fold, _ in totals])
+        states = self.columns.exchange.fold(totals, self.columns.member, 1, far)
+        return [(fold, found) for (fold, _), found in zip(totals, states, strict=True)]
+
+    def _far(self, folds: Sequence[Fold]) -> Blocks:
+        """The meeting of a stage. It has scratch of its own: no block ever waits for another to have read it."""
         if not self.started:
-            b.emit(ClusterWait())
+            self.frame.builder.emit(ClusterWait())
             self.started = True
-        exchange = self.exchanges[self.current]
-        for names, (_, states) in zip(exchange.places, totals, strict=True):
-            self._send(exchange.box, names, states)
-        b.emit(Receive(exchange.box))
-        lanes = range(self.columns.width)
-        return [
-            (fold, [self._folded(fold, names, j) for j in lanes])
-            for names, (fold, _) in zip(exchange.places, totals, strict=True)
-        ]
+        return Blocks(self.frame, self.exchanges[self.current], folds, self.columns, self.size)
 
-    def _send(self, box: str, names: Sequence[str], states: Sequence[State]) -> None:
-        """Member m sends to block m, m + team, ...: all members hold the same."""
-        f, b, team = self.frame, self.frame.builder, self.columns.team
-        member = b.apply("cast", (self.columns.member,), I32)
-        for k in range(0, self.size, team):
-            rank = b.apply("add", (member, b.literal(k, I32)), I32)
-            exists = b.apply("less", (rank, b.literal(self.size, I32)), BOOL) if team > self.size else None
-            for j, state in enumerate(states):
-                at = f.add(f.add(f.mul(self.columns.rank, self.tile_width), self.x), j)
-                for name, value in zip(names, state, strict=True):
-                    b.send(name, at, as_dtype(b, value, mailed(value.dtype)), rank, box, exists)
 
-    def _folded(self, fold: Fold, names: Sequence[str], j: int) -> State:
-        f, b = self.frame, self.frame.builder
-        at = [f.add(self.x, k * self.tile_width + j) for k in range(self.size)]
+@dataclass(frozen=True)
+class Blocks:
+    """The blocks of a cluster, which share a tile of columns: `Far` of an exchange."""
+
+    frame: Frame
+    mail: Exchange
+    folds: Sequence[Fold]
+    columns: ColumnTeams
+    size: int
+
+    def send(self, part: int, lane: Operand, total: State) -> None:
+        b, at = self.frame.builder, self._place(self.columns.rank, lane)
+        for rank in range(self.size):
+            for name, value in zip(self.mail.places[part], total, strict=True):
+                b.send(name, at, as_dtype(b, value, mailed(value.dtype)), b.literal(rank, I32), self.mail.box)
+
+    def receive(self) -> None:
+        self.frame.builder.emit(Receive(self.mail.box))
+
+    def folded(self, part: int, lane: Operand) -> State:
+        b, fold, names = self.frame.builder, self.folds[part], self.mail.places[part]
+        at = [self._place(self.frame.number(rank), lane) for rank in range(self.size)]
         parts = [[b.load(name, place) for name in names] for place in at]
         return fold.tree(b, [tuple(map(partial(as_dtype, b), part, fold.dtypes)) for part in parts])
+
+    def _place(self, rank: Operand, lane: Operand) -> Operand:
+        """Where a block's partial of a lane of this column thread lies."""
+        f, across, width = self.frame, self.columns.across, self.columns.width
+        column = f.mul(f.rem(f.thread(), across), width)
+        return f.add(f.add(f.mul(rank, across * width), column), lane)

@@ -160,13 +160,18 @@ class Stages:
 
     def share(self, p: Pass, folds: Sequence[Fold], first: Operand, stop: Operand) -> Totals:
         """One share of the reduced range, folded over the team."""
+        accumulators = self.accumulated(p, folds, first, stop)
+        return [(a.fold, states) for a, states in zip(accumulators, self.geometry.fold(accumulators), strict=True)]
+
+    def accumulated(self, p: Pass, folds: Sequence[Fold], first: Operand, stop: Operand) -> tuple[Accumulator, ...]:
+        """The lanes that this thread has of one share."""
         b, g = self.frame.builder, self.geometry
         starts = self.lane_starts(first)
         accumulators = tuple(start(b, fold, starts[: g.lanes_of(fold)]) for fold in folds)
         p = replace(p, accumulators=accumulators)
         with b.branch(g.valid) if g.valid is not None else nullcontext():
             self._rounds(p, first, stop)
-        return [(a.fold, states) for a, states in zip(accumulators, g.fold(accumulators), strict=True)]
+        return accumulators
 
     def lane_starts(self, first: Operand) -> list[Operand]:
         """Reduced position of the first element of each lane that a thread holds, in a share from `first` on."""

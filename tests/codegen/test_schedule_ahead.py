@@ -43,3 +43,10 @@ def test_tiles_of_columns_asked_for_ahead_keep_their_bits(dtype: DType, size: tu
     early, late = replace(chosen, ahead=far), replace(chosen, ahead=0)
     assert asked(case, early) == chosen.capacity // chosen.cluster // chosen.threads
     assert under(case, early) == under(case, late)  # the interpreter checks that no line is outside
+
+
+def test_blocks_of_columns_that_fold_several_turns_meet_once() -> None:
+    case = Case("column_softmax", F32, sizes(5000, 48))
+    chosen = chosen_for(case)
+    assert (chosen.cluster, chosen.order.segments) == (16, 64)
+    assert under(case, replace(chosen, cluster=8)) == under(case, chosen)
