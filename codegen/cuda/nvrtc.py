@@ -18,8 +18,8 @@ from fuser.record import dataclass
 INSTALL = "pip install 'fuser-compiler[cuda13]'   (without a GPU: cupy-cuda13x and nvidia-cuda-nvrtc suffice)"
 INVALID_OPTION = 5  # NVRTC_ERROR_INVALID_OPTION
 # Options that change no code, and which older NVRTCs lack. minimal: declarations of textures and of the device runtime,
-# which no kernel of fuser's uses, are left out (a seventh of a small kernel's compilation). no-cache: past the cache that
-# newer NVRTCs keep, since what comes out of that has no report of its resources.
+# which no kernel of fuser's uses, are left out (a seventh of a small kernel's compilation). no-cache: past the cache
+# that newer NVRTCs keep, since what comes out of that has no report of its resources.
 EXTRAS = (("--minimal", "--no-cache"), ("--no-cache",), ())
 QUOTED_LINES = 12  # of the compiler's log, and of source around its first complaint
 
