@@ -7,7 +7,7 @@ taken as vectors have many groups a thread: a collective for each would cost as 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from fuser.codegen.loops import Operand, Var
 from fuser.codegen.schedule.accumulate import Fold
@@ -28,15 +28,23 @@ class Regroup:
     Whoever reads it meets a barrier before it is written again: the collective over the team that follows has one.
     """
 
-    def __init__(self, frame: Frame, member: Operand, team: int, groups: int, threads: int) -> None:
-        self.frame, self.groups, self.team, self.threads = frame, groups, team, threads
+    def __init__(
+        self, frame: Frame, member: Operand, team: int, groups: int, threads: int, joined: Callable[[Fold], bool]
+    ) -> None:
+        """joined: whether a thread has one state of a reduction for all its groups, so that none is left to fold."""
+        self.frame, self.groups, self.team, self.threads, self.joined = frame, groups, team, threads, joined
         self.base = frame.mul(frame.div(frame.thread(), team), groups * team)
         self.member = member
         self._arrays: dict[DType, list[str]] = {}
 
     def suits(self, folds: Sequence[Fold]) -> bool:
         """Whether these reductions are folded together this way."""
-        if not folds or self.groups < LEAST_GROUPS or self.team <= WARP or any(f.unordered for f in folds):
+        if (
+            not folds
+            or self.groups < LEAST_GROUPS
+            or self.team <= WARP
+            or any(f.row.uses_index or self.joined(f) for f in folds)
+        ):
             return False
         if fold_together(self.groups, self.team):
             return False  # one collective takes all groups

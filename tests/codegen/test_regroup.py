@@ -20,6 +20,7 @@ def scratch(case: Case) -> list[Alloc]:
 @pytest.mark.parametrize("dtype", [F32, BF16], ids=str)
 @pytest.mark.parametrize("name", ["softmax", "layer_norm", "residual_norm", "row_sum"])
 def test_far_lanes_are_folded_in_their_order(name: str, dtype: DType, m: int) -> None:
+    m = min(m, 6001) if name == "residual_norm" else m  # three longer rows are added up in a kernel before
     case = Case(name, dtype, sizes(3, m))
     chosen = chosen_for(case)
     groups = chosen.order.lanes // (chosen.threads_per_row * chosen.vector)
@@ -51,3 +52,14 @@ def test_what_has_no_order_is_one_state_a_thread() -> None:
     want = case.reference()
     for got, expected in zip(case.run()[1:], want[1:], strict=True):
         assert got.tobytes() == expected.tobytes()
+
+
+def test_rows_in_shared_memory_keep_their_lanes_apart() -> None:
+    """A chain of comparisons takes longer than memory where few warps share an SM."""
+    case = Case("row_statistics", F32, sizes(4096, 16384))
+    chosen = chosen_for(case)
+    assert chosen.parked
+    groups = chosen.order.lanes // (chosen.threads_per_row * chosen.vector)
+    assert groups > 1
+    taken = [s for s in walk(case.kernels[0].body) if isinstance(s, Collective) and s.reduction == "argmax"]
+    assert sum(len(s.state) for s in taken) == 2 * groups
