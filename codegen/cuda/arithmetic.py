@@ -99,8 +99,9 @@ ARITHMETIC: dict[str, tuple[str, ...]] = {
         "#endif",
         "}",
     ),
-    # The bits of the compiler's own erff (NVRTC 13), which chooses between the coefficients one by one: that takes
-    # more instructions, of a unit of half the rate, than both polynomials do.
+    # Both polynomials, then the one that holds. The library's erff chooses between their coefficients one by one, which
+    # takes more instructions, of a unit of half the rate. Bits are not those of any erff; tests/ops/test_erf.py holds
+    # the bound.
     "fuser_erf": _function(
         "fuser_erf", "float x",
         "    const float z = fabsf(x), square = x * x;",
