@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import importlib.metadata
 import platform
+import re
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -238,10 +239,11 @@ def _guarded(run: Record, step: Callable[[], None], key: str = "error") -> None:
 
 
 def _short(error: Exception) -> str:
-    """The first line of the message: later ones of some libraries name this machine's files."""
+    """The first line of the message, with the names of files but not the folders of this machine."""
     where = traceback.extract_tb(error.__traceback__)[-1:]
     place = "".join(f" ({f.filename.rsplit('/', 1)[-1]}:{f.lineno})" for f in where)
-    return f"{type(error).__name__}: {str(error).partition(chr(10))[0][:300]}{place}"
+    message = re.sub(r"(?<![\w.])/(?:[\w.+-]+/)+", "", str(error).partition("\n")[0])
+    return f"{type(error).__name__}: {message[:300]}{place}"
 
 
 def line(row: Record) -> str:
