@@ -34,7 +34,8 @@ def test_import_loads_nothing_heavy(tmp_path: Path) -> None:
 def test_records_are_made_by_the_quick_decorator() -> None:
     """`dataclasses.dataclass` compiles text for each record, which every import would wait for."""
     slow = re.compile(r"^from dataclasses import .*\bdataclass\b|^\s*@dataclasses\.dataclass", re.MULTILINE)
-    assert [p.as_posix() for p in sources() if slow.search((ROOT / p).read_text(encoding="utf-8"))] == []
+    others = [p.as_posix() for p in sources() if p.as_posix() != "fuser/record.py"]  # which makes the decorator
+    assert [p for p in others if slow.search((ROOT / p).read_text(encoding="utf-8"))] == []
 
 
 @pytest.mark.parametrize("cache", ["empty", "filled"])
