@@ -60,7 +60,10 @@ def _recordable() -> bool:
 
 
 def _record_key(traced: Traced, size_class: SizeClass, device: Device, tools: Toolchain, wait: bool) -> str:
-    """The key of a plan's record; empty where there is none, or none yet."""
+    """The key of a plan's record; empty where there is none, or none yet, and for tools that plan in their own way:
+    their plans are nobody else's."""
+    if not tools.own(tools):
+        return ""
     try:
         facts = tools.facts(device, wait)
     except DeviceError:  # nothing compiles for this device here

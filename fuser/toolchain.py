@@ -97,4 +97,5 @@ class Toolchain:
     machine: Callable[[Device], str]  # the model that measurements on a device hold for
     # (device, wait): what plans and kernels depend on beside the program and the device; None where it takes a while
     facts: Callable[[Device, bool], tuple[object, ...] | None]
+    own: Callable[[Toolchain], bool]  # whether this one plans as all processes do, so that they may share its plans
     take_up: Callable[[Any], Built | None]  # a kernel compiled before, by its record (`planrecord.Kernel`)

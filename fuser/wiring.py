@@ -73,6 +73,7 @@ def toolchain() -> Toolchain:
         show=_show,
         machine=_machine,
         facts=_facts,
+        own=lambda tools: tools is toolchain(),
         take_up=_take_up,
     )
 

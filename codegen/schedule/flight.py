@@ -133,7 +133,7 @@ class InFlight(Measures):
         levels = 12 // self._state_registers()  # of the fold over turns, each in registers of its own
         segments, held = chosen.order.segments, chosen.capacity // chosen.order.segments * self._element_bytes()
         while (
-            turns < min(8, 1 << levels)
+            turns < min(8, 1 << levels, segments // 2)
             and turns * 2 * held <= BLOCK_BYTES
             and max(blocks, 1) * segments // (turns * 2) >= 12 * self.device.sms
         ):

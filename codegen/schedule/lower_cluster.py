@@ -19,7 +19,7 @@ from fuser.codegen.schedule.body import Body
 from fuser.codegen.schedule.frame import Frame
 from fuser.codegen.schedule.geometry import RowTeams
 from fuser.codegen.schedule.lower_reduce import Pass, Totals
-from fuser.codegen.schedule.lower_resident import ResidentStages, packed_source, write_rows
+from fuser.codegen.schedule.lower_resident import ResidentStages, packed_source, share_scratch, write_rows
 from fuser.dtypes import I32, DType
 from fuser.record import dataclass
 from fuser.schedule import CudaSchedule
@@ -45,6 +45,9 @@ def lower_by(
 ) -> Kernel:
     """The kernel whose stages a class of writers makes. apart: rows as long as it holds have code of their own."""
     exchanges, rows = open_exchanges(frame, body, schedule.cluster), RowTeams(frame, body, schedule)
+
+    if apart:
+        share_scratch(frame, body, rows)
 
     def make(whole: bool) -> ClusterStages:
         writer = kind(frame, body, schedule, rows, whole)

@@ -14,7 +14,7 @@ from dataclasses import field, replace
 from fuser.codegen.indices import IndexEmitter
 from fuser.codegen.loops import Kernel, Launch, Operand, Var
 from fuser.codegen.program import Apply, Fetch, Step
-from fuser.codegen.schedule.accumulate import Accumulator, Fold, Halves, State, start, start_halves
+from fuser.codegen.schedule.accumulate import Accumulator, Fold, Halves, State, folds_of, start, start_halves
 from fuser.codegen.schedule.alignment import KNOWN_MULTIPLE
 from fuser.codegen.schedule.body import Body, StageBody
 from fuser.codegen.schedule.frame import Frame
@@ -36,8 +36,15 @@ def lower(frame: Frame, body: Body, schedule: CudaSchedule) -> Kernel:
     """The kernel of a group of row reductions over resident rows."""
     rows = RowTeams(frame, body, schedule)
     apart = may_be_whole(frame, body, schedule)
+    if apart:
+        share_scratch(frame, body, rows)
     write_rows(frame, body, schedule, lambda whole: ResidentStages(frame, body, schedule, rows, whole), apart)
     return frame.builder.finish(Launch((RowTeams.grid(body, schedule), 1), schedule.threads, schedule.min_blocks))
+
+
+def share_scratch(frame: Frame, body: Body, rows: RowTeams) -> None:
+    """Scratch of the team's folds before the branch whose both sides use it."""
+    rows.reserve([folds_of(frame.graph, stage.reduces) for stage in body.stages])
 
 
 def write_rows(

@@ -46,7 +46,7 @@ def _in_flight(schedule: CudaSchedule) -> Iterator[Schedule]:
     if schedule.strip > 1:
         for strip in _halves_and_doubles(schedule.strip, 1, MOST_UNROLL):
             yield replace(schedule, strip=strip)
-    elif schedule.kind != "scan":
+    elif schedule.kind != "scan" and not (schedule.kind == "mixed" and schedule.copies):  # a ring fills shared memory
         for unroll in _halves_and_doubles(schedule.unroll, 1, MOST_UNROLL):
             yield replace(schedule, unroll=unroll)
 
@@ -56,7 +56,7 @@ def _cuda(schedule: CudaSchedule) -> Iterator[Schedule]:
     if schedule.kind == "pointwise" and not schedule.tile:
         for threads in _halves_and_doubles(schedule.threads, *THREADS):
             yield replace(schedule, threads=threads)
-    if schedule.kind == "rows" and not schedule.parked:
+    if schedule.kind == "rows" and not schedule.parked and schedule.cluster == 1:  # a cluster has one row
         for threads in _halves_and_doubles(schedule.threads, max(schedule.threads_per_row, THREADS[0]), THREADS[1]):
             yield replace(schedule, threads=threads)
     if schedule.kind in ("pointwise", "rows") and schedule.vector > 1 and not (schedule.parked or schedule.tile):

@@ -9,6 +9,7 @@ import pytest
 import fuser
 from fuser.codegen.schedule.nearby import neighbours
 from fuser.device import find
+from fuser.schedule import CudaSchedule, Schedule
 from tests.simulate import Simulated
 
 
@@ -58,3 +59,16 @@ def test_neighbours_keep_the_order_and_never_repeat() -> None:
                 assert {(s.order, s.kind, s.capacity) for s in found} <= {
                     (schedule.order, schedule.kind, schedule.capacity)
                 }
+
+
+def varied(s: Schedule, name: str) -> set[Any]:
+    return {getattr(other, name) for other in neighbours(s)}
+
+
+def test_what_a_ring_or_a_cluster_holds_is_not_varied() -> None:
+    """The rows of a ring fill shared memory, and the blocks of a cluster share one row."""
+    ring = CudaSchedule("mixed", threads=256, threads_per_row=256, vector=4, unroll=4, copies=True, parked=True)
+    assert varied(ring, "unroll") <= {4}
+    row = CudaSchedule("rows", threads=256, threads_per_row=256, vector=4, resident=True, cluster=2)
+    assert varied(row, "threads") == {256}
+    assert varied(replace(row, cluster=1), "threads") > {256}

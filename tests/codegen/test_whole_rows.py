@@ -1,7 +1,9 @@
 """Rows in registers: the longest ones a kernel holds run without a condition a slot, and rows to come are asked for."""
 
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import pytest
 
 import fuser
@@ -95,3 +97,25 @@ def test_a_nan_keeps_its_payload_in_the_order_of_f64() -> None:
         body = body_of(case.graph, case.groups[0], tuple(case.size_class.layouts))
         maximum, total = (folds_of(case.graph, stage.reduces)[0] for stage in body.stages[:2])
         assert (maximum.unordered, total.unordered) == (free, False)
+
+
+@pytest.mark.parametrize("width", [8192, 16384])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_both_sides_of_the_branch_share_the_scratch_of_folds(dtype: Any, width: int) -> None:
+    """Rows that start at an odd place are read by elements, and their far lanes meet in scratch."""
+
+    def softmax(x: Any) -> Any:
+        e = np.exp(x - np.max(x, axis=1, keepdims=True))
+        return e / np.sum(e, axis=1, keepdims=True)
+
+    x = np.zeros(300 * width + 1, dtype)[1:].reshape(300, width)
+    assert fuser.compile(softmax).plan(x, device="sm_90").kernels
+
+
+@pytest.mark.parametrize(("rows", "width"), [(2536, 20000), (2600, 65536), (2536, 45346)])
+def test_a_block_takes_no_more_turns_than_there_are_segments(rows: int, width: int) -> None:
+    plan = fuser.compile(lambda x: np.min(x, axis=1)).plan(f"bf16[{rows}, {width}]", device="sm_90")
+    assert [k.name for k in plan.kernels]
+    for s in plan.schedules:
+        assert isinstance(s, CudaSchedule)
+        assert 2 * s.turns <= max(s.order.segments, 2)

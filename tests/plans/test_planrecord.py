@@ -26,6 +26,7 @@ from fuser.runtime.cache import Store
 from fuser.textparse import parse_graph
 from fuser.toolchain import Toolchain
 from fuser.wiring import toolchain
+from tests import engines
 from tests.plans.test_golden import planned
 
 
@@ -230,3 +231,18 @@ def test_operators_from_outside_leave_nothing_for_other_processes(monkeypatch: p
     assert wiring._own_rows() == mark
     wiring._this_process.cache_clear()  # as in another process
     assert wiring._own_rows() != mark
+
+
+def test_plans_of_other_tools_are_not_shared(store: Store) -> None:
+    def soft(x: Any) -> Any:
+        e = np.exp(x - np.max(x, axis=1, keepdims=True))
+        return e / np.sum(e, axis=1, keepdims=True)
+
+    x = np.ones((8, 16), np.float32)
+    together, apart = fuser.compile(soft), engines.apart(fuser.compile(soft))
+    together(x)
+    apart(x)
+    assert len(apart.plan(x).groups) > len(together.plan(x).groups)
+    again = fuser.compile(soft)
+    again(x)
+    assert len(again.plan(x).groups) == len(together.plan(x).groups)
