@@ -14,8 +14,29 @@ from fuser.dtypes import DType
 
 _FUNCTION = INLINE
 
+
 # f16 by the conversion instruction, which knows subnormals; a bf16 is the upper half of an f32, and older cards
 # round it by hand: half a unit added below the cut, less the last kept bit's share where that is even.
+def _awaiting(name: str, parameter: str, array: str, *then: str) -> tuple[str, ...]:
+    """A function that waits for each word of a published value; then: what it does with the word's place."""
+    return (
+        "template <class T> " + _FUNCTION + f"T {name}({parameter}, long long index) {{",
+        "    const int words = ((int)sizeof(T) + 3) / 4;",
+        "    union { T value; unsigned int part[words]; } whole = {};",
+        "    for (int k = 0; k < words; ++k) {",
+        "        unsigned long long word;",
+        "        do {",
+        '            asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];"',
+        f'                         : "=l"(word) : "l"({array} + index * words + k) : "memory");',
+        "        } while ((word >> 32) == 0);",
+        "        whole.part[k] = (unsigned int)word;",
+        *then,
+        "    }",
+        "    return whole.value;",
+        "}",
+    )
+
+
 HELPERS: dict[str, tuple[str, ...]] = {
     "fuser_f16_to_f32": (
         _FUNCTION + "float fuser_f16_to_f32(unsigned short h) {",
@@ -162,37 +183,8 @@ HELPERS: dict[str, tuple[str, ...]] = {
         '                     : : "l"(flags + index * words + k), "l"((1ull << 32) | whole.part[k]) : "memory");',
         "}",
     ),
-    "fuser_await": (
-        "template <class T> " + _FUNCTION + "T fuser_await(const long long* flags, long long index) {",
-        "    const int words = ((int)sizeof(T) + 3) / 4;",
-        "    union { T value; unsigned int part[words]; } whole = {};",
-        "    for (int k = 0; k < words; ++k) {",
-        "        unsigned long long word;",
-        "        do {",
-        '            asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];"',
-        '                         : "=l"(word) : "l"(flags + index * words + k) : "memory");',
-        "        } while ((word >> 32) == 0);",
-        "        whole.part[k] = (unsigned int)word;",
-        "    }",
-        "    return whole.value;",
-        "}",
-    ),
-    "fuser_take": (
-        "template <class T> " + _FUNCTION + "T fuser_take(long long* slots, long long index) {",
-        "    const int words = ((int)sizeof(T) + 3) / 4;",
-        "    union { T value; unsigned int part[words]; } whole = {};",
-        "    for (int k = 0; k < words; ++k) {",
-        "        unsigned long long word;",
-        "        do {",
-        '            asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];"',
-        '                         : "=l"(word) : "l"(slots + index * words + k) : "memory");',
-        "        } while ((word >> 32) == 0);",
-        "        whole.part[k] = (unsigned int)word;",
-        "        slots[index * words + k] = 0;",
-        "    }",
-        "    return whole.value;",
-        "}",
-    ),
+    "fuser_await": _awaiting("fuser_await", "const long long* flags", "flags"),
+    "fuser_take": _awaiting("fuser_take", "long long* slots", "slots", "        slots[index * words + k] = 0;"),
     **ARITHMETIC,
 }
 
