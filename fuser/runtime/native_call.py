@@ -76,24 +76,14 @@ class Road(Writer):
 
         with self.records(road, R_WATCHES, R_WATCH, WATCH_WORDS) as record:
             self.leave_if(self._changed(record), miss, refuse)
-        current = self.variable(P, self.word(road, R_ENTRY, P))
-        head, inside, next_, end = (self.function.append_basic_block(n) for n in ("head", "inside", "next", "end"))
-        b.branch(head)
-        b.position_at_end(head)
-        entry = b.load(current, typ=P)
-        b.cbranch(self.is_zero(entry), end, inside)
-        b.position_at_end(inside)
-        with b.if_then(b.call(matches, [entry, args, nargs])):
+
+        def fits(entry: Any) -> Any:
             ready = b.or_(self.is_zero(self.word(entry, E_THREADED)), self.differ(self.word(pool, P_MODE), c(0)))
-            with b.if_then(ready):
-                b.ret(b.call(runs, [entry, args, pool]))
-        b.branch(next_)
-        b.position_at_end(next_)
-        b.store(self.word(entry, E_NEXT, P), current)
-        b.branch(head)
-        b.position_at_end(end)
-        refuse()
-        b.ret(miss)
+            return b.and_(b.call(matches, [entry, args, nargs]), ready)
+
+        entry = self.first(self.word(road, R_ENTRY, P), E_NEXT, fits)
+        self.leave_if(self.is_zero(entry), miss, refuse)
+        b.ret(b.call(runs, [entry, args, pool]))
 
     def _changed(self, record: Any) -> Any:
         """Whether something the program reads from outside is not the object it was."""

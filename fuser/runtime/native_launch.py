@@ -102,23 +102,15 @@ class _Start(Writer):
         """The plan's graph whose fixed words are those of this call; null where it has none."""
         b = self.b
         places = self.word(plan, L_FIXED, P)
-        current = self.variable(P, self.word(plan, L_GRAPH, P))
-        head, inside, after, end = (self.function.append_basic_block(n) for n in ("graph", "fixed", "other", "fitting"))
-        b.branch(head)
-        b.position_at_end(head)
-        graph = b.load(current, typ=P)
-        b.cbranch(self.is_zero(graph), end, inside)
-        b.position_at_end(inside)
-        unlike, known = self.variable(I64, c(0)), self.word(graph, G_FIXED, P)
-        with self.each(self.word(plan, L_FIXEDS)) as k:
-            differs = self.differ(self.word(table, self.word(places, k)), self.word(known, k))
-            b.store(b.or_(b.load(unlike, typ=I64), b.zext(differs, I64)), unlike)
-        b.cbranch(self.is_zero(b.load(unlike, typ=I64)), end, after)
-        b.position_at_end(after)
-        b.store(self.word(graph, G_NEXT, P), current)
-        b.branch(head)
-        b.position_at_end(end)
-        return b.load(current, typ=P)
+
+        def fits(graph: Any) -> Any:
+            unlike, known = self.variable(I64, c(0)), self.word(graph, G_FIXED, P)
+            with self.each(self.word(plan, L_FIXEDS)) as k:
+                differs = self.differ(self.word(table, self.word(places, k)), self.word(known, k))
+                b.store(b.or_(b.load(unlike, typ=I64), b.zext(differs, I64)), unlike)
+            return self.is_zero(b.load(unlike, typ=I64))
+
+        return self.first(self.word(plan, L_GRAPH, P), G_NEXT, fits)
 
     def _taken(self, graph: Any) -> Any:
         """Whether there is a graph, and this thread has it now."""

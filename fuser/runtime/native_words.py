@@ -114,6 +114,22 @@ class Writer:
         with self.each(self.word(entry, count)) as k:
             yield self.at(base, self.b.mul(k, c(8 * words)))
 
+    def first(self, head: Any, following: int, fits: Callable[[Any], Any]) -> Any:
+        """The first record of a chain that fits, null where none does. following: the word with the next record."""
+        current = self.variable(P, head)
+        top, inside, after, end = (self.function.append_basic_block(n) for n in ("first", "record", "next", "found"))
+        self.b.branch(top)
+        self.b.position_at_end(top)
+        record = self.b.load(current, typ=P)
+        self.b.cbranch(self.is_zero(record), end, inside)
+        self.b.position_at_end(inside)
+        self.b.cbranch(fits(record), end, after)
+        self.b.position_at_end(after)
+        self.b.store(self.word(record, following, P), current)
+        self.b.branch(top)
+        self.b.position_at_end(end)
+        return record
+
     def leave_if(self, condition: Any, value: Any, before: Callable[[], None] | None = None) -> None:
         """Return `value` where the condition holds."""
         with self.b.if_then(condition):
