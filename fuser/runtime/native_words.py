@@ -86,7 +86,8 @@ class Writer:
         return space
 
     def variable(self, kind: Any, value: Any) -> Any:
-        slot = self.b.alloca(kind)
+        with self.b.goto_entry_block():  # elsewhere it would take stack anew in every turn of a loop
+            slot = self.b.alloca(kind)
         slot.type = P
         self.b.store(value, slot)
         return slot
