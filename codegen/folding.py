@@ -14,6 +14,7 @@ import numpy as np
 from fuser.codegen.loops import Lit, Operand, Var
 from fuser.dtypes import BOOL, DType
 from fuser.errors import InternalError
+from fuser.optable import table
 
 IntFunction = Callable[[int, int], int]
 
@@ -38,26 +39,7 @@ _COMPARE: dict[str, Callable[[int, int], bool]] = {
     "less": operator.lt, "less_equal": operator.le, "greater": operator.gt, "greater_equal": operator.ge,
     "equal": operator.eq, "not_equal": operator.ne,
 }  # fmt: skip
-_REFLEXIVE = {
-    "less_equal": True,
-    "greater_equal": True,
-    "equal": True,
-    "less": False,
-    "greater": False,
-    "not_equal": False,
-}
 _IDEMPOTENT = frozenset({"minimum", "maximum", "min_num", "max_num", "bitwise_and", "bitwise_or"})
-_UNIT_RIGHT = {
-    "add": 0,
-    "subtract": 0,
-    "multiply": 1,
-    "trunc_div": 1,
-    "shl": 0,
-    "shr": 0,
-    "bitwise_or": 0,
-    "bitwise_xor": 0,
-}
-_UNIT_LEFT = {"add": 0, "multiply": 1, "bitwise_or": 0, "bitwise_xor": 0}
 _ZERO_RIGHT = frozenset({"multiply", "bitwise_and"})
 _ZERO_LEFT = frozenset({"multiply", "bitwise_and", "trunc_div", "trunc_rem", "shl", "shr"})
 EXACT_IN_F32 = 1 << 24  # an integer up to this size has one float value in every float dtype with literals
@@ -128,13 +110,14 @@ def _fold_integer(op: str, a: Operand, b: Operand, dtype: DType) -> Operand | No
         return _fold_literals(op, int(a.value), int(b.value), dtype)
     if a == b:
         return _fold_same(op, a, dtype)
+    left_unit, right_unit = table().scalar(op).units
     if isinstance(b, Lit):
-        if op in _UNIT_RIGHT and b.value == _UNIT_RIGHT[op]:
+        if b.value == right_unit:
             return a
         if (op in _ZERO_RIGHT and b.value == 0) or (op == "trunc_rem" and b.value == 1):
             return literal(0, dtype)
     if isinstance(a, Lit):
-        if op in _UNIT_LEFT and a.value == _UNIT_LEFT[op]:
+        if a.value == left_unit:
             return b
         if op in _ZERO_LEFT and a.value == 0:
             return literal(0, dtype)
@@ -152,8 +135,8 @@ def _fold_literals(op: str, a: int, b: int, dtype: DType) -> Operand | None:
 
 
 def _fold_same(op: str, a: Operand, dtype: DType) -> Operand | None:
-    if op in _REFLEXIVE:
-        return Lit(_REFLEXIVE[op], BOOL)
+    if op in _COMPARE:
+        return Lit(_COMPARE[op](0, 0), BOOL)
     if op in _IDEMPOTENT:
         return a
     return literal(0, dtype) if op in ("subtract", "bitwise_xor") else None

@@ -11,42 +11,19 @@ v + 0.04*v*v*v adds magnitudes and loses no digits.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from fuser.dtypes import F32
-from fuser.graph import Graph, Node, PieceAttrs, ReduceAttrs, ScanAttrs, ViewAttrs
+from fuser.graph import Graph, Node, PieceAttrs, ReduceAttrs, RoundAttrs, ScanAttrs, ViewAttrs
 from fuser.hostexpr import sym
 from fuser.indexmap import Index
+from fuser.optable import table
+from fuser.optable.base import Reduction, ScalarOp, Scan, SignRule
 from fuser.passes.simplify import literal_of
 from fuser.record import dataclass
 
 INF = math.inf
 FACTORS = 8  # unknown signs in a product that are tracked; a longer product is an unknown sign of its own
-
-# exp(x) of an f32 is neither 0 nor inf for |x| up to 104: an absolute error of x, |x| times a relative one, is a
-# relative error of exp(x). The others fall off no faster, but for erfc(-x), which does as exp(-x^2).
-EXPONENT, SQUARED_EXPONENT = 104.0, 208.0
-
-# Growth by operand, for every sign of the operands.
-GROWTH: dict[str, tuple[float, ...]] = {
-    "negative": (1,), "positive": (1,), "absolute": (1,), "fabs": (1,), "square": (2,), "sqrt": (0.5,), "rsqrt": (0.5,),
-    "cbrt": (1 / 3,), "reciprocal": (1,), "multiply": (1, 1), "divide": (1, 1), "fma": (INF, INF, INF),
-    "maximum": (1, 1), "minimum": (1, 1), "fmax": (1, 1), "fmin": (1, 1), "where": (0, 1, 1), "clip": (1, 1, 1),
-    "copysign": (1, 0), "hypot": (1, 1), "tanh": (1,), "erf": (1,), "arctan": (1,), "arcsinh": (1,),
-    "exp": (EXPONENT,), "exp2": (EXPONENT,), "sigmoid": (EXPONENT,), "one_plus_tanh": (EXPONENT,),
-    "one_plus_erf": (SQUARED_EXPONENT,), "max": (1,), "min": (1,), "cast": (1,),
-}  # fmt: skip
-
-# Functions whose value is never below zero, and those with the sign of their operand.
-POSITIVE = frozenset({
-    "absolute", "fabs", "square", "sqrt", "rsqrt", "exp", "exp2", "sigmoid", "one_plus_tanh", "one_plus_erf", "erfc",
-    "cosh", "hypot", "softplus",
-})  # fmt: skip
-ODD = frozenset({
-    "positive", "tanh", "erf", "sinh", "arctan", "arcsinh", "cbrt", "reciprocal", "round", "expm1", "log1p",
-})  # fmt: skip
-# Folds whose result has the sign that all elements have.
-FOLDS = frozenset({"sum", "max", "min", "cumsum", "cummax", "cummin"})
 
 
 @dataclass(frozen=True)
@@ -83,7 +60,7 @@ class Conditioning:
     # -- signs -------------------------------------------------------------------------------------
     def _sign(self, node: Node) -> Sign | None:
         """The sign as far as operands tell; None for an unknown one."""
-        if node.op in POSITIVE or node.dtype.kind in "bu" or is_log_sumexp(node):
+        if node.dtype.kind in "bu" or is_log_sumexp(node):
             return POSITIVE_SIGN
         if node.op == "subtract" and _below_maximum(node, replaced=False) is not None:
             return Sign(negative=True)
@@ -91,15 +68,15 @@ class Conditioning:
         if value is not None:
             return Sign(negative=value < 0)
         signs = [self.signs[i] for i in node.inputs]
-        if node.op in ODD:
+        if isinstance(node.attrs, RoundAttrs):
             return signs[0]
         if isinstance(node.attrs, (ViewAttrs, ReduceAttrs, ScanAttrs)):  # of other elements: only a known sign passes
-            passes = isinstance(node.attrs, ViewAttrs) or node.op in FOLDS
+            passes = isinstance(node.attrs, ViewAttrs) or _folded(node).keeps_sign
             return signs[0] if passes and signs[0].known else None
         if isinstance(node.attrs, PieceAttrs):
             return _common(signs) if all(s.known for s in signs) else None
-        rule = _SIGN_RULES.get(node.op)
-        return rule(signs) if rule else None
+        row = table().rows.get(node.op)
+        return _SIGN_RULES[row.sign](signs) if isinstance(row, ScalarOp) and row.sign else None
 
     # -- errors ------------------------------------------------------------------------------------
     def growth(self, node: Node) -> tuple[float, ...]:
@@ -116,7 +93,10 @@ class Conditioning:
             return (1.0,) if is_log_sumexp(node) else (INF,)
         if node.op in ("sum", "cumsum"):
             return (1.0,) if self.signs[node.inputs[0]].known else (INF,)
-        return GROWTH.get(node.op, (INF,) * len(node.inputs))
+        if isinstance(node.attrs, ReduceAttrs):
+            return (1.0,) if _folded(node).exact else (INF,)
+        row = table().rows.get(node.op)
+        return (isinstance(row, ScalarOp) and row.growth) or (INF,) * len(node.inputs)
 
     def adds(self, node: Node) -> bool:
         """Whether an addition or subtraction is one of magnitudes: its operands have one sign (or opposite ones)."""
@@ -170,24 +150,23 @@ def _behind_views(node: Node) -> Node:
     return node
 
 
-def _common(signs: list[Sign]) -> Sign | None:
+def _folded(node: Node) -> Reduction:
+    """The row by which a reduction or scan combines elements."""
+    row = table().rows[node.op]
+    return table().reduction(row.reduction if isinstance(row, Scan) else node.op)
+
+
+def _common(signs: Sequence[Sign]) -> Sign | None:
     return signs[0] if all(s == signs[0] for s in signs) else None
 
 
-def _larger(signs: list[Sign]) -> Sign | None:
-    return POSITIVE_SIGN if POSITIVE_SIGN in signs else _common(signs)
-
-
-_SIGN_RULES: dict[str, Callable[[list[Sign]], Sign | None]] = {
-    "multiply": lambda s: s[0].times(s[1]),
-    "divide": lambda s: s[0].times(s[1]),
-    "negative": lambda s: s[0].flipped(),
-    "add": _common,
-    "subtract": lambda s: s[0] if s[0] == s[1].flipped() else None,
-    "maximum": _larger,
-    "fmax": _larger,
-    "minimum": _common,
-    "fmin": _common,
-    "where": lambda s: _common(s[1:]),
-    "cast": lambda s: s[0],
+_SIGN_RULES: dict[SignRule, Callable[[Sequence[Sign]], Sign | None]] = {
+    "never-below": lambda s: POSITIVE_SIGN,
+    "operand": lambda s: s[0],
+    "opposite": lambda s: s[0].flipped(),
+    "product": lambda s: s[0].times(s[1]),
+    "common": _common,
+    "difference": lambda s: _common((s[0], s[1].flipped())),
+    "chosen": lambda s: _common(s[1:]),
+    "largest": lambda s: POSITIVE_SIGN if POSITIVE_SIGN in s else _common(s),
 }

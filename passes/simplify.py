@@ -12,11 +12,10 @@ from typing import ClassVar
 
 from fuser.dtypes import BOOL, F32, F64, DType
 from fuser.graph import Graph, Node, RoundAttrs, ScalarAttrs
+from fuser.optable import table
+from fuser.optable.base import ScalarOp
 from fuser.passes.base import LocalRewriter, Pass, finish
 from fuser.record import dataclass
-
-NEUTRAL_RIGHT = {"add": 0, "subtract": 0, "multiply": 1, "bitwise_or": 0, "bitwise_xor": 0}
-NEUTRAL_LEFT = {"add": 0, "multiply": 1, "bitwise_or": 0, "bitwise_xor": 0}
 
 
 @dataclass(frozen=True)
@@ -57,9 +56,11 @@ class _Simplifying(LocalRewriter):
 
 
 def _neutral(node: Node) -> Node | None:
-    a, b = node.inputs
-    for kept, other, table in ((a, b, NEUTRAL_RIGHT), (b, a, NEUTRAL_LEFT)):
-        if node.op in table and kept.dtype == node.dtype and literal_of(other) == table[node.op]:
+    row = table().rows.get(node.op)
+    if not isinstance(row, ScalarOp):
+        return None
+    for kept, other, unit in zip(node.inputs[::-1], node.inputs, row.units, strict=True):
+        if unit is not None and kept.dtype == node.dtype and literal_of(other) == unit:
             return kept
     return None
 

@@ -26,7 +26,7 @@ from fuser.hostexpr import lit
 from fuser.optable import table
 from fuser.optable.base import ScalarOp
 from fuser.passes.base import Pass
-from fuser.passes.conditioning import GROWTH, INF, Conditioning
+from fuser.passes.conditioning import INF, Conditioning
 from fuser.passes.simplify import literal_of
 from fuser.record import dataclass
 
@@ -113,9 +113,9 @@ class _Chooser:
         """1 + f(x), f(x) being of use to nothing else."""
         for one, other in (node.inputs, node.inputs[::-1]):
             if literal_of(one) == 1 and other.op in ONE_PLUS and self._single(other):
-                name = ONE_PLUS[other.op]
-                error = table().scalar(name).variants[KEY].error
-                return Candidate(f"{name}.{KEY}", other.inputs, GROWTH[name], error)
+                row = table().scalar(ONE_PLUS[other.op])
+                assert row.growth is not None
+                return Candidate(f"{row.name}.{KEY}", other.inputs, row.growth, row.variants[KEY].error)
         return None
 
     def _single(self, node: Node) -> bool:

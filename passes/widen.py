@@ -15,23 +15,27 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from fuser.dtypes import BOOL, F32, F64, DType
-from fuser.graph import Graph, Node, OpaqueAttrs, ReduceAttrs, Rewriter, RoundAttrs, ScalarAttrs
+from fuser.graph import (
+    Graph,
+    Node,
+    OpaqueAttrs,
+    PieceAttrs,
+    ReduceAttrs,
+    Rewriter,
+    RoundAttrs,
+    ScalarAttrs,
+    ViewAttrs,
+)
 from fuser.hostexpr import lit
 from fuser.loopbody import LoopAttrs
 from fuser.optable import table
-from fuser.optable.base import ScalarOp
+from fuser.optable.base import Reduction, ScalarOp, Scan
 from fuser.passes.base import Pass
 from fuser.passes.loops import widened
 from fuser.passes.simplify import literal_of
 from fuser.record import dataclass
 
 Rounding = Literal["graph", "each-op"]
-
-# Operators whose result is one of their (rounded) operands, or a whole number near one: rounding again changes nothing.
-SELECTING = frozenset({
-    "negative", "positive", "absolute", "fabs", "maximum", "minimum", "fmax", "fmin", "clip", "where", "view",
-    "piecewise", "max", "min", "floor", "ceil", "trunc", "rint", "sign", "cummax", "cummin", "copysign",
-})  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -158,7 +162,7 @@ class _Widening(Rewriter):
         return new
 
     def _note_exact(self, node: Node, new: Node, inputs: tuple[Node, ...]) -> None:
-        if node.op not in SELECTING:
+        if not _closed(node):
             return
         values = inputs[:1] if node.op == "view" else tuple(i for i in inputs if i.dtype != BOOL)
         if values and all(self._is(v, node.dtype) for v in values):
@@ -172,6 +176,16 @@ class _Widening(Rewriter):
 
     def output(self, node: Node) -> Node:
         return self._half(self.mapped[node], node.dtype)
+
+
+def _closed(node: Node) -> bool:
+    """Whether a node makes a half value of half values: rounding it again changes nothing."""
+    if isinstance(node.attrs, (ViewAttrs, PieceAttrs)):
+        return True
+    row = table().rows.get(node.op)
+    if isinstance(row, Scan):
+        row = table().reduction(row.reduction)
+    return row.exact if isinstance(row, Reduction) else isinstance(row, ScalarOp) and row.closed
 
 
 def jumps(node: Node) -> bool:

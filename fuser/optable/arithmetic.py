@@ -74,18 +74,21 @@ def _mulhi_wide(a: S, b: S) -> S:
 BASIC = (
     ScalarOp(
         name="add", arity=2, symbol="+", rule=numpy_rule(np.add), reference=np.add, exact=True,
+        sign="common", units=(0, 0),
         cuda={"b": Infix("|"), **infix_arithmetic("+")}, llvm={"b": Instr("or_"), **instr_arithmetic("add")},
         names=Names(numpy=("add",), torch=("add",), methods=("add",)), vjp=lambda g, y, a, b: (g, g),
         notes="bool + bool is or", pairs=pairs(np.add, lambda a, b: a + b),
     ),
     ScalarOp(
         name="subtract", arity=2, symbol="-", rule=numpy_rule(np.subtract), reference=np.subtract, exact=True,
+        sign="difference", units=(None, 0),
         cuda=infix_arithmetic("-"), llvm=instr_arithmetic("sub"), vjp=lambda g, y, a, b: (g, -g),
         names=Names(numpy=("subtract",), torch=("sub", "subtract"), dsl=("sub",), methods=("sub",)),
         notes="bool - bool is refused", pairs=pairs(np.subtract, lambda a, b: a - b),
     ),
     ScalarOp(
         name="multiply", arity=2, symbol="*", rule=numpy_rule(np.multiply), reference=np.multiply, exact=True,
+        growth=(1, 1), sign="product", units=(1, 1),
         cuda={"b": Infix("&"), **infix_arithmetic("*")}, llvm={"b": Instr("and_"), **instr_arithmetic("mul")},
         names=Names(numpy=("multiply",), torch=("mul", "multiply"), dsl=("mul",), methods=("mul",)),
         vjp=lambda g, y, a, b: (g * b, g * a), notes="bool * bool is and",
@@ -93,6 +96,7 @@ BASIC = (
     ),
     ScalarOp(
         name="divide", arity=2, symbol="/", rule=numpy_rule(np.divide), reference=np.divide, exact=True, near=True,
+        growth=(1, 1), sign="product",
         cuda={"f": Infix("/")}, llvm={"f": Instr("fdiv")}, cost=Cost(9, sfu=1, registers=8, wide=14),
         variants={"fast": Variant(cuda=fast("divide"), error=2.0**-22, cost=Cost(8, sfu=1, registers=1))},
         names=Names(
@@ -104,6 +108,7 @@ BASIC = (
     ),
     ScalarOp(
         name="negative", arity=1, symbol="-", rule=numpy_rule(np.negative), reference=np.negative, exact=True,
+        growth=(1,), sign="opposite", closed=True,
         cuda={"i": Prefix("-", wraps=True), "u": Prefix("-", wraps=True), "f": Prefix("-")},
         llvm={"i": Instr("neg"), "u": Instr("neg"), "f": Instr("fneg")},
         names=Names(numpy=("negative",), torch=("neg", "negative"), dsl=("neg",), methods=("neg",)),
@@ -112,16 +117,19 @@ BASIC = (
     ),
     ScalarOp(
         name="positive", arity=1, symbol="+", rule=numpy_rule(np.positive), reference=np.positive, exact=True,
+        growth=(1,), sign="operand", closed=True,
         expand=lambda x: x, cost=Cost(0), names=Names(numpy=("positive",), torch=("positive",)),
         vjp=lambda g, y, x: (g,), notes="bool is refused", pairs=pairs(np.positive, lambda a: a),
     ),
     ScalarOp(
         name="square", arity=1, rule=numpy_rule(np.square), reference=np.square, exact=True, expand=lambda x: x * x,
+        growth=(2,), sign="never-below",
         names=Names(numpy=("square",), torch=("square",), methods=("square",)), vjp=lambda g, y, x: (g * (x * 2),),
         pairs=pairs(np.square, complexes.square),
     ),
     ScalarOp(
         name="reciprocal", arity=1, rule=numpy_rule(np.reciprocal), reference=_reciprocal_array, exact=True,
+        growth=(1,), sign="operand",
         expand=_reciprocal, cost=Cost(9, sfu=1, registers=6, wide=8), vjp=lambda g, y, x: (-(g * y * y),),
         variants={"fast": Variant(cuda=fast("reciprocal"), error=2.0**-22, cost=Cost(8, sfu=1, registers=1))},
         names=Names(numpy=("reciprocal",), torch=("reciprocal",), methods=("reciprocal",)),
@@ -143,6 +151,7 @@ BASIC = (
 SIGNS = (
     ScalarOp(
         name="absolute", arity=1, rule=numpy_rule(np.absolute), reference=np.absolute, exact=True,
+        growth=(1,), sign="never-below", closed=True,
         cuda=c_call("fabs"), llvm=intrinsic("fabs"), expand=_absolute, vjp=lambda g, y, x: (g * x.op("sign"),),
         names=Names(numpy=("absolute", "abs"), torch=("abs", "absolute"), dsl=("abs",), methods=("abs", "__abs__")),
         notes="clears the sign bit, of NaN too; the most negative integer stays itself",
@@ -150,11 +159,13 @@ SIGNS = (
     ),
     ScalarOp(
         name="fabs", arity=1, rule=numpy_rule(np.fabs), reference=np.fabs, exact=True, cuda=c_call("fabs"),
+        growth=(1,), sign="never-below", closed=True,
         llvm=intrinsic("fabs"), names=Names(numpy=("fabs",)), vjp=lambda g, y, x: (g * x.op("sign"),),
         notes="as `absolute`, but integers become floats",
     ),
     ScalarOp(
         name="sign", arity=1, rule=numpy_rule(np.sign), reference=np.sign, exact=True, expand=_sign, cost=Cost(4),
+        closed=True,
         names=Names(numpy=("sign",), torch=("sign", "sgn"), methods=("sign",)), continuous=False,
         vjp=lambda g, y, x: (g * 0,), notes="NaN stays NaN, both zeros give +0; bool is refused",
         pairs=pairs(np.sign, complexes.sign, "z / |z|"),

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Any  # Union where a name is not defined yet
+from typing import TYPE_CHECKING, Any, Literal  # Union where a name is not defined yet
 
 from fuser.dtypes import DType, WeakKind
 from fuser.optable.handle import Emit as Emit
@@ -171,6 +171,12 @@ Expand = Callable[..., S]  # (*operands: S) -> S; attributes such as a target dt
 Vjp = Callable[..., tuple[Any, ...]]  # (g, y, *operands) -> a gradient (or None) per operand
 
 
+# The sign of a result. never-below: zero. operand: that of the (only) operand; opposite: the other one. product: of the
+# product of both. common: the one that all operands have; difference: with the second's turned; chosen: leaving out the
+# first, a condition. largest: of the largest operand.
+SignRule = Literal["never-below", "operand", "opposite", "product", "common", "difference", "chosen", "largest"]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Pairs:
     """What a row is on complex operands, written on pairs of reals (`optable.complexes.Z`).
@@ -192,6 +198,8 @@ class ScalarOp:
     `cuda`/`llvm` spell it where it is primitive; elsewhere `expand` writes it. `reference` is NumPy's
     meaning on arrays already cast to the operand dtypes. `ulp` bounds the error against the real
     value by dtype name (exact operators: `exact=True`). `domain` is where tests sample: (low, high) or None for all.
+    `growth`: by operand, what a relative error of it is multiplied by in an f32 result, at most; None: by no bounded
+    factor. `sign`: how the result's sign follows from the operands', zeros having every sign; None: it does not.
     """
 
     name: str
@@ -207,6 +215,10 @@ class ScalarOp:
     ulp: Mapping[str, float] = field(default_factory=dict)
     domain: tuple[float, float] | None = None
     continuous: bool = True  # False (comparisons, floor...): half operands are rounded first
+    closed: bool = False  # of values of a half type it makes such a value: an operand, or a whole number near it
+    growth: tuple[float, ...] | None = None
+    sign: SignRule | None = None
+    units: tuple[int | None, int | None] = (None, None)  # left and right integers that leave the other operand as it is
     vjp: Vjp | None = None
     no_vjp: str = ""  # why there is no derivative, where `vjp` is None
     notes: str = ""  # NaN, signed zero, overflow
@@ -267,7 +279,8 @@ class Reduction:
     empty: str = "identity"
     uses_index: bool = False
     symmetric: bool = False  # combine(a, b) surely is combine(b, a), bit for bit, in what `finish` reads
-    exact: bool = False
+    exact: bool = False  # floats that it gives are elements of its operand
+    keeps_sign: bool = False  # the first result has the sign that all elements have, if they have one
     cost: Cost = Cost()
     ulp_note: str = ""
     names: Names = Names()

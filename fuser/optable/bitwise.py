@@ -53,11 +53,13 @@ def _bitwise_count(x: S) -> S:
     return bits.cast(U8)
 
 
-def _bitwise(name: str, symbol: str, instr: str, ufunc: np.ufunc, dsl: tuple[str, ...] = ()) -> ScalarOp:
+def _bitwise(
+    name: str, symbol: str, instr: str, ufunc: np.ufunc, units: tuple[int | None, int | None] = (None, None)
+) -> ScalarOp:
     return ScalarOp(
         name=name, arity=2, symbol=symbol, rule=numpy_rule(ufunc), reference=ufunc, exact=True, continuous=False,
-        cuda=_both(symbol), llvm=_instr(instr), names=Names(numpy=(name,), torch=(name,), dsl=dsl, methods=(name,)),
-        no_vjp="integers and bools have no derivative", notes="floats are refused",
+        cuda=_both(symbol), llvm=_instr(instr), names=Names(numpy=(name,), torch=(name,), methods=(name,)),
+        units=units, no_vjp="integers and bools have no derivative", notes="floats are refused",
     )  # fmt: skip
 
 
@@ -71,8 +73,8 @@ def _logical(name: str, same_as: str, ufunc: np.ufunc) -> ScalarOp:
 
 ROWS = (
     _bitwise("bitwise_and", "&", "and_", np.bitwise_and),
-    _bitwise("bitwise_or", "|", "or_", np.bitwise_or),
-    _bitwise("bitwise_xor", "^", "xor", np.bitwise_xor),
+    _bitwise("bitwise_or", "|", "or_", np.bitwise_or, units=(0, 0)),
+    _bitwise("bitwise_xor", "^", "xor", np.bitwise_xor, units=(0, 0)),
     ScalarOp(
         name="invert", arity=1, symbol="~", rule=numpy_rule(np.invert), reference=np.invert, exact=True,
         continuous=False,
@@ -112,11 +114,13 @@ ROWS = (
     ),
     ScalarOp(
         name="shl", arity=2, hidden=True, rule=integers, reference=np.left_shift, exact=True, continuous=False,
+        units=(None, 0),
         cuda={"i": Infix("<<", wraps=True), "u": Infix("<<")}, llvm={"i": Instr("shl"), "u": Instr("shl")},
         no_vjp="an integer helper", notes="the count is within 0 .. width-1",
     ),
     ScalarOp(
         name="shr", arity=2, hidden=True, rule=integers, reference=np.right_shift, exact=True, continuous=False,
+        units=(None, 0),
         cuda={"i": Infix(">>"), "u": Infix(">>")}, llvm={"i": Instr("ashr"), "u": Instr("lshr")},
         no_vjp="an integer helper", notes="the count is within 0 .. width-1; arithmetic for signed",
     ),

@@ -132,6 +132,7 @@ _HALF_CONVERSIONS = {pair: Convert() for pair in ("f32,f16", "f16,f32", "f32,bf1
 ROWS = (
     ScalarOp(
         name="cast", arity=1, converts=True, rule=conversion, reference=cast_array, expand=expand_cast, exact=True,
+        growth=(1,), sign="operand",
         cost=Cost(2), hidden=True, vjp=lambda g, y, x: (g.cast(x.dtype),), cuda=_HALF_CONVERSIONS,
         notes="float to integer truncates toward zero, saturates out of range, NaN gives 0; integers wrap; "
         "anything to bool is x != 0; users write it as a dtype name or `astype`; "

@@ -120,6 +120,7 @@ ROWS = (
     ),
     ScalarOp(
         name="trunc_div", arity=2, hidden=True, rule=integers, reference=_trunc_div_array, exact=True, continuous=False,
+        units=(None, 1),
         cuda={"i": Infix("/"), "u": Infix("/")}, llvm={"i": Instr("sdiv"), "u": Instr("udiv")}, cost=_INTEGER_COST,
         no_vjp="an integer helper",
         notes="C's division; the divisor is not 0, and not -1 for the most negative dividend",

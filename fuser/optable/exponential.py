@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fuser.optable import complexes
-from fuser.optable.base import Cost, Expand, Names, S, ScalarOp, Table, Variant, Vjp
+from fuser.optable.base import Cost, Expand, Names, S, ScalarOp, SignRule, Table, Variant, Vjp
 from fuser.optable.complexes import Z, pairs
 from fuser.optable.mathlib import exponentials, logarithms
 from fuser.optable.references import in_double
@@ -23,6 +23,9 @@ from fuser.optable.spell import c_call, fast
 Array = np.ndarray[Any, Any]
 LN2 = math.log(2.0)
 LOG2E = math.log2(math.e)
+# exp(x) of an f32 is neither 0 nor inf for |x| up to 104: an absolute error of x, |x| times a relative one, is a
+# relative error of exp(x). What it is made of falls off no faster, but for erfc(-x), which does as exp(-x^2).
+EXPONENT, SQUARED_EXPONENT = 104.0, 208.0
 
 
 def _logaddexp(a: S, b: S) -> S:
@@ -59,13 +62,15 @@ def _logit_array(x: Array) -> Array:
 def _function(
     name: str, ufunc: np.ufunc, expand: Expand, cost: Cost, domain: tuple[float, float], vjp: Vjp, *,
     ulp: tuple[float, float] = (2, 2), notes: str = "", torch: str = "", scipy: tuple[str, ...] = (),
-    cheaper: Variant | None = None, form: Callable[[Z], Z] | None = None,
+    cheaper: Variant | None = None, form: Callable[[Z], Z] | None = None, sign: SignRule | None = None,
+    growth: tuple[float, ...] | None = None,
 ) -> ScalarOp:  # fmt: skip
     """A unary function that CUDA's library has; CPUs take this project's."""
     names = Names(numpy=(name,), torch=(torch or name,), scipy=scipy, methods=(torch or name,))
     return ScalarOp(
         name=name, arity=1, rule=numpy_rule(ufunc), reference=in_double(ufunc), names=names, cuda=c_call(name),
-        expand=expand, cost=cost, domain=domain, ulp={"f32": ulp[0], "f64": ulp[1]}, vjp=vjp, notes=notes,
+        expand=expand, cost=cost, domain=domain, ulp={"f32": ulp[0], "f64": ulp[1]}, vjp=vjp, notes=notes, sign=sign,
+        growth=growth,
         variants={} if cheaper is None else {"fast": cheaper}, pairs=None if form is None else pairs(ufunc, form),
     )  # fmt: skip
 
@@ -88,10 +93,11 @@ _FAST_EXP = Variant(cuda=fast("exp"), error=2.0**-16.5, cost=Cost(3, sfu=1))
 
 FUNCTIONS = (
     _function("exp", np.exp, exponentials.exp, _EXP, (-80, 80), lambda g, y, x: (g * y,), cheaper=_FAST_EXP,
-              notes="overflows to inf, -inf gives 0", form=complexes.exp),
-    _function("exp2", np.exp2, exponentials.exp2, _EXP2, (-120, 120), lambda g, y, x: (g * y * LN2,), scipy=("exp2",)),
+              notes="overflows to inf, -inf gives 0", form=complexes.exp, growth=(EXPONENT,), sign="never-below"),
+    _function("exp2", np.exp2, exponentials.exp2, _EXP2, (-120, 120), lambda g, y, x: (g * y * LN2,), scipy=("exp2",),
+              growth=(EXPONENT,), sign="never-below"),
     _function("expm1", np.expm1, exponentials.expm1, _EXPM1, (-20, 80), lambda g, y, x: (g * (y + 1.0),),
-              scipy=("expm1",), notes="keeps -0.0; accurate near 0"),
+              scipy=("expm1",), notes="keeps -0.0; accurate near 0", sign="operand"),
     _function("log", np.log, logarithms.log, _LOG, (1e-30, 1e30), lambda g, y, x: (g / x,),
               notes="0 gives -inf, below zero NaN", cheaper=_near_one("log"), form=complexes.log),
     _function("log2", np.log2, logarithms.log2, _LOG, (1e-30, 1e30), lambda g, y, x: (g / (x * LN2),),
@@ -99,7 +105,7 @@ FUNCTIONS = (
     _function("log10", np.log10, logarithms.log10, _LOG, (1e-30, 1e30), lambda g, y, x: (g / (x * math.log(10.0)),),
               form=complexes.log10),
     _function("log1p", np.log1p, logarithms.log1p, _LOG1P, (-0.99, 1e10), lambda g, y, x: (g / (x + 1.0),),
-              scipy=("log1p",), notes="keeps -0.0; -1 gives -inf, below that NaN"),
+              scipy=("log1p",), notes="keeps -0.0; -1 gives -inf, below that NaN", sign="operand"),
 )  # fmt: skip
 
 ROWS = (
@@ -122,6 +128,7 @@ ROWS = (
     ),
     ScalarOp(
         name="sigmoid", arity=1, rule=floats(1), reference=in_double(_sigmoid_array), expand=exponentials.sigmoid,
+        growth=(EXPONENT,), sign="never-below",
         cost=Cost(18, sfu=2, registers=3), ulp={"f32": 4, "f64": 4}, domain=(-80, 80),
         variants={"fast": Variant(cuda=fast("sigmoid"), error=2.0**-16.5, cost=Cost(7, sfu=2, registers=1))},
         names=Names(torch=("sigmoid",), scipy=("expit",), dsl=("expit",), methods=("sigmoid",)),

@@ -113,6 +113,7 @@ ROWS = (
     _predicate("signbit", np.signbit, _signbit, "true for -0.0 and for NaN with the sign set; integers become floats"),
     _row(
         "copysign", 2, np.copysign, cuda=c_call("copysign"), llvm=intrinsic("copysign"), continuous=False,
+        growth=(1, 0), closed=True,
         names=Names(numpy=("copysign",), torch=("copysign",), methods=("copysign",)),
         vjp=lambda g, y, a, b: (g * a.op("sign") * b.like(1.0).op("copysign", b), g * 0),
         notes="the sign of NaN and -0.0 too",

@@ -82,6 +82,7 @@ ROWS = (
     ),
     ScalarOp(
         name="sqrt", arity=1, rule=numpy_rule(np.sqrt), reference=np.sqrt, exact=True, cuda=c_call("sqrt"), near=True,
+        growth=(0.5,), sign="never-below",
         llvm={"f": Intrinsic("sqrt")}, cost=_ROOT, domain=(1e-6, 1e6), vjp=lambda g, y, x: (g * 0.5 / y,),
         variants={"fast": Variant(cuda=fast("sqrt"), error=2.0**-22, cost=Cost(4, sfu=1, registers=1))},
         names=Names(numpy=("sqrt",), torch=("sqrt",), methods=("sqrt",)),
@@ -90,6 +91,7 @@ ROWS = (
     ),
     ScalarOp(
         name="rsqrt", arity=1, rule=floats(1), reference=_rsqrt_array, exact=True, expand=lambda x: 1.0 / x.op("sqrt"),
+        growth=(0.5,), sign="never-below",
         cost=Cost(18, sfu=2, registers=4, wide=8), domain=(1e-3, 1e3), vjp=lambda g, y, x: (g * -0.5 * y / x,),
         variants={"fast": Variant(cuda=fast("rsqrt"), error=2.0**-22, cost=Cost(4, sfu=1, registers=1))},
         names=Names(torch=("rsqrt",), methods=("rsqrt",)),
@@ -97,12 +99,14 @@ ROWS = (
     ),
     ScalarOp(
         name="cbrt", arity=1, rule=numpy_rule(np.cbrt), reference=in_double(np.cbrt), cuda=c_call("cbrt"),
+        growth=(1 / 3,), sign="operand",
         expand=powers.cbrt, cost=Cost(16, sfu=2, registers=6, wide=8), ulp={"f32": 2, "f64": 5},
         names=Names(numpy=("cbrt",), scipy=("cbrt",)), vjp=lambda g, y, x: (g / (y * y * 3.0),),
         notes="negative arguments have a real root",
     ),
     ScalarOp(
         name="hypot", arity=2, rule=numpy_rule(np.hypot), reference=in_double(np.hypot),
+        growth=(1, 1), sign="never-below",
         cuda={"f32": Call("hypotf")},  # CUDA's for f64 gives infinity where the result is the largest double
         expand=powers.hypot, cost=Cost(20, sfu=2, registers=7, wide=14), ulp={"f32": 3, "f64": 2},
         vjp=lambda g, y, a, b: (g * a / y, g * b / y),

@@ -124,6 +124,7 @@ def _complex_prod_array(x: Array, axes: Axes) -> tuple[Array, ...]:
 SUMS = (
     Reduction(
         name="sum", state=_only, results=_only, identity=lambda t: (0.0 if t.is_float else 0,), lift=_value,
+        keeps_sign=True,
         combine=_by("add"), finish=_itself, accepts=_summed, reference=_in_wide(np.sum), cost=Cost(1),
         ulp_note="pairwise over the lanes of `fuser.order`", vjp=lambda g, y, x: (g,),
         names=Names(numpy=("sum",), torch=("sum",), methods=("sum",)),
@@ -147,6 +148,7 @@ SUMS = (
 EXTREMES = (
     Reduction(
         name="max", state=_only, results=_only, identity=lambda t: (lowest(t),), lift=_value,
+        keeps_sign=True,
         combine=_by_order("largest", "maximum"), finish=_itself, accepts=_ordered, reference=_plain(np.max),
         empty="error", exact=True, cost=Cost(2),
         names=Names(numpy=("max", "amax"), torch=("amax",), methods=("max", "amax"), dsl=("amax",)), notes="NaN wins",
@@ -154,6 +156,7 @@ EXTREMES = (
     ),
     Reduction(
         name="min", state=_only, results=_only, identity=lambda t: (highest(t),), lift=_value,
+        keeps_sign=True,
         combine=_by_order("smallest", "minimum"), finish=_itself, accepts=_ordered, reference=_plain(np.min),
         empty="error", exact=True, cost=Cost(2),
         names=Names(numpy=("min", "amin"), torch=("amin",), methods=("min", "amin"), dsl=("amin",)), notes="NaN wins",

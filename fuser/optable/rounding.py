@@ -23,8 +23,8 @@ def _row(name: str, ufunc: np.ufunc, torch: tuple[str, ...], notes: str) -> Scal
     return ScalarOp(
         name=name, arity=1, rule=numpy_rule(ufunc), reference=ufunc, exact=True, cuda=c_call(name),
         llvm={"f": Intrinsic(name)},
-        expand=whole, cost=Cost(1), continuous=False, names=Names(numpy=(name,), torch=torch, methods=torch),
-        vjp=lambda g, y, x: (g * 0,), notes=notes,
+        expand=whole, cost=Cost(1), continuous=False, closed=True,
+        names=Names(numpy=(name,), torch=torch, methods=torch), vjp=lambda g, y, x: (g * 0,), notes=notes,
     )  # fmt: skip
 
 

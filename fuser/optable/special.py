@@ -143,12 +143,14 @@ def _gamma_one(x: float) -> float:
 ERRORS = (
     ScalarOp(
         name="erf", arity=1, rule=floats(1), reference=elementwise(math.erf),
+        growth=(1,), sign="operand",
         cuda={"f32": Call("fuser_erf"), "f64": Call("erf")}, expand=errorfunctions.erf,
         cost=Cost(22, sfu=1, registers=4, wide=6), ulp={"f32": 2, "f64": 2}, domain=(-5, 5), names=_names("erf", "erf"),
         vjp=lambda g, y, x: (g * (-(x * x)).op("exp") * TWO_OVER_SQRT_PI,), notes="keeps -0.0",
     ),
     ScalarOp(
         name="erfc", arity=1, rule=floats(1), reference=elementwise(math.erfc), cuda=c_call("erfc"),
+        sign="never-below",
         expand=errorfunctions.erfc,
         cost=Cost(48, sfu=3, registers=8, wide=16),
         ulp={"f32": 4, "f64": 5}, domain=(-5, 9), names=_names("erfc", "erfc"),
@@ -194,6 +196,7 @@ GAMMAS = (
 OTHERS = (
     ScalarOp(
         name="softplus", arity=1, rule=floats(1), reference=in_double(_softplus_array), expand=_softplus, names=Names(),
+        sign="never-below",
         cost=Cost(42, sfu=1, registers=6), ulp={"f32": 4, "f64": 4}, domain=(-80, 80),
         vjp=lambda g, y, x: (g * x.op("sigmoid"),), notes="log(1 + exp(x)) without overflow",
     ),

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from fuser.optable import complexes
-from fuser.optable.base import Cost, Expand, Names, ScalarOp, Table, Variant, Vjp
+from fuser.optable.base import Cost, Expand, Names, ScalarOp, SignRule, Table, Variant, Vjp
 from fuser.optable.complexes import Z, pairs
 from fuser.optable.mathlib import circular, hyperbolic, inverse_circular
 from fuser.optable.references import in_double
@@ -22,7 +22,7 @@ from fuser.optable.spell import c_call, fast, libm
 def _function(
     name: str, short: str, ufunc: np.ufunc, domain: tuple[float, float], cost: Cost, ulp: tuple[float, float], vjp: Vjp,
     notes: str, expand: Expand, cheaper: Variant | None = None,
-    form: Callable[[Z], Z] | None = None,
+    form: Callable[[Z], Z] | None = None, *, growth: tuple[float, ...] | None = None, sign: SignRule | None = None,
 ) -> ScalarOp:  # fmt: skip
     """A unary function; `short` is its C, torch and array-API name, and a second DSL name where it differs."""
     other = () if short == name else (short,)
@@ -31,6 +31,7 @@ def _function(
         names=Names(numpy=(name, *other), torch=(short, *((name,) if other else ())), dsl=other, methods=(short,)),
         cost=cost, domain=domain, ulp={"f32": ulp[0], "f64": ulp[1]}, vjp=vjp, notes=notes,
         variants={} if cheaper is None else {"fast": cheaper}, pairs=None if form is None else pairs(ufunc, form),
+        growth=growth, sign=sign,
     )  # fmt: skip
 
 
@@ -58,7 +59,7 @@ CIRCULAR = (
     ),
     _function(
         "arctan", "atan", np.arctan, (-50, 50), Cost(19, sfu=1, registers=6, wide=6), (3, 2),
-        lambda g, y, x: (g / (x * x + 1.0),), "keeps -0.0", inverse_circular.arctan,
+        lambda g, y, x: (g / (x * x + 1.0),), "keeps -0.0", inverse_circular.arctan, growth=(1,), sign="operand",
     ),
     ScalarOp(
         name="arctan2", arity=2, rule=numpy_rule(np.arctan2), reference=in_double(np.arctan2), cuda=c_call("atan2"),
@@ -85,20 +86,22 @@ LIBRARY = tuple(_library(short, ufunc) for short, ufunc in (("sin", np.sin), ("c
 HYPERBOLIC = (
     _function(
         "sinh", "sinh", np.sinh, (-80, 80), Cost(25, sfu=2, registers=6, wide=20), (3, 2),
-        lambda g, y, x: (g * x.op("cosh"),), "keeps -0.0", hyperbolic.sinh, form=complexes.sinh,
+        lambda g, y, x: (g * x.op("cosh"),), "keeps -0.0", hyperbolic.sinh, form=complexes.sinh, sign="operand",
     ),
     _function(
         "cosh", "cosh", np.cosh, (-80, 80), Cost(16, sfu=2, registers=3, wide=6), (2, 2),
-        lambda g, y, x: (g * x.op("sinh"),), "at least 1", hyperbolic.cosh, form=complexes.cosh,
+        lambda g, y, x: (g * x.op("sinh"),), "at least 1", hyperbolic.cosh, form=complexes.cosh, sign="never-below",
     ),
     _function(
         "tanh", "tanh", np.tanh, (-10, 10), Cost(17, sfu=2, registers=6, wide=8), (2, 2),
         lambda g, y, x: (g * (1.0 - y * y),), "keeps -0.0", hyperbolic.tanh,
         Variant(cuda=fast("tanh"), error=2.0**-18, cost=Cost(11, sfu=2, registers=3)), complexes.tanh,
+        growth=(1,), sign="operand",
     ),
     _function(
         "arcsinh", "asinh", np.arcsinh, (-1e6, 1e6), Cost(41, sfu=2, registers=5, wide=16), (3, 3),
         lambda g, y, x: (g / (x * x + 1.0).op("sqrt"),), "keeps -0.0", hyperbolic.arcsinh,
+        growth=(1,), sign="operand",
     ),
     _function(
         "arccosh", "acosh", np.arccosh, (1.01, 1e6), Cost(42, sfu=1, registers=5, wide=16), (4, 3),

@@ -16,6 +16,7 @@ import numpy as np
 
 from fuser.dtypes import F32
 from fuser.optable.base import Cost, Expand, Operand, Resolution, Rule, S, ScalarOp, Table, Variant
+from fuser.optable.exponential import EXPONENT, SQUARED_EXPONENT
 from fuser.optable.references import elementwise, in_double
 from fuser.optable.rules import floats
 from fuser.optable.spell import fast
@@ -61,6 +62,7 @@ def _one_plus_tanh_array(x: Array) -> Array:
 ROWS = (
     ScalarOp(
         name="one_plus_tanh", arity=1, hidden=True, rule=floats(1), reference=in_double(_one_plus_tanh_array),
+        growth=(EXPONENT,), sign="never-below",
         expand=lambda x: (x + x).op("sigmoid") * 2.0, cost=Cost(23, sfu=2, registers=3), ulp={"f32": 6, "f64": 6},
         domain=(-40, 40), no_vjp="made of `tanh` after differentiation", notes="2*sigmoid(2x)",
         variants={"fast": Variant(cuda=fast("one_plus_tanh"), error=2.0**-16.5, cost=Cost(4, sfu=2, registers=1),
@@ -68,6 +70,7 @@ ROWS = (
     ),
     ScalarOp(
         name="one_plus_erf", arity=1, hidden=True, rule=floats(1), reference=elementwise(lambda x: math.erfc(-x)),
+        growth=(SQUARED_EXPONENT,), sign="never-below",
         expand=lambda x: (-x).op("erfc"), cost=Cost(49, sfu=3, registers=8), ulp={"f32": 4, "f64": 5}, domain=(-9, 5),
         no_vjp="made of `erf` after differentiation", notes="erfc(-x)",
         variants={"fast": Variant(cuda=fast("one_plus_erf"), error=2.0**-16, cost=Cost(16, sfu=2, registers=3),

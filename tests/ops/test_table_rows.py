@@ -35,6 +35,8 @@ def test_scalar_row_is_complete(row: ScalarOp) -> None:
         faults += [f"no ulp for {t}" for t in floats - set(row.ulp)]
     if (row.vjp is None) != bool(row.no_vjp):
         faults.append("either a vjp or the reason why there is none")
+    if row.growth is not None and len(row.growth) != row.arity:
+        faults.append("growth has one factor per operand")
     if not signatures(row) and row.resolve((C64,)) is None and row.name != "complex":
         faults.append("no dtype is accepted")
     assert not faults
