@@ -18,6 +18,7 @@ from typing import Literal
 
 from fuser.dtypes import DType
 from fuser.hostexpr import Dim, HostExpr
+from fuser.hostfunctions import literal_text
 from fuser.record import dataclass
 
 
@@ -37,10 +38,13 @@ class Lit:
     dtype: DType
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Lit) and self.dtype == other.dtype and repr(self.value) == repr(other.value)
+        return isinstance(other, Lit) and repr(self) == repr(other)
 
     def __hash__(self) -> int:
-        return hash((repr(self.value), self.dtype))
+        return hash(repr(self))
+
+    def __repr__(self) -> str:
+        return f"Lit({literal_text(self.value)}, {self.dtype})"
 
 
 Operand = Var | Lit

@@ -41,11 +41,12 @@ from fuser.codegen.loops import (
     StoreVec,
     Ticket,
 )
+from fuser.hostfunctions import literal_text
 
 
 def operand(x: Operand) -> str:
     """A variable's name, or a literal's Python value."""
-    return repr(x.value) if isinstance(x, Lit) else x.name
+    return literal_text(x.value) if isinstance(x, Lit) else x.name
 
 
 def _many(xs: tuple[Operand, ...]) -> str:

@@ -27,6 +27,7 @@ import numpy as np
 
 from fuser.errors import TraceError
 from fuser.graph import Graph
+from fuser.hostfunctions import literal_text
 from fuser.record import dataclass
 
 DEPTH, ITEMS = 40, 4096  # how far nested containers and objects are looked into
@@ -170,7 +171,7 @@ class _Picture:
         if kind in _PLAIN:
             return (kind, value)
         if kind is float or kind is complex:
-            return (kind, repr(value))
+            return (kind, literal_text(value.real), literal_text(value.imag))
         if isinstance(value, types.ModuleType):
             return self._module(value, path, depth)
         if isinstance(value, np.generic):

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from fuser.hostfunctions import literal_text
 from fuser.runtime.arrays import has_tangent
 from fuser.runtime.quickcpu import address
 
@@ -77,5 +78,5 @@ def key_of(args: Sequence[Any], by_value: bool) -> tuple[Any, ...] | None:
             return None
         parts.append(value)
         if by_value and kind in NUMBERS:
-            parts.append(repr(a))
+            parts.append(literal_text(a))
     return tuple(parts)

@@ -22,7 +22,7 @@ from typing import NoReturn
 
 from fuser.errors import ParseError, Span
 from fuser.hostexpr import ExprKind, HostExpr, _result_kind, lit, sym
-from fuser.hostfunctions import FUNCTIONS
+from fuser.hostfunctions import FUNCTIONS, literal_text
 from fuser.record import dataclass
 
 _TIGHT = ("/", "//", "%", "**")
@@ -133,9 +133,8 @@ def _negative(n: HostExpr) -> bool:
 
 
 def _literal(value: float | int | bool) -> str:
-    if isinstance(value, float) and not math.isfinite(value):
-        return f"!{value}"
-    return repr(value)
+    text = literal_text(value)
+    return f"!{text}" if isinstance(value, float) and not math.isfinite(value) else text
 
 
 def symbol_text(name: str) -> str:

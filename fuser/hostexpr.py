@@ -16,7 +16,7 @@ from dataclasses import field
 from functools import cached_property
 from typing import Any, Literal
 
-from fuser.hostfunctions import BOOL_RESULT, FLOAT_RESULT, FUNCTIONS, INT_RESULT
+from fuser.hostfunctions import BOOL_RESULT, FLOAT_RESULT, FUNCTIONS, INT_RESULT, literal_text
 from fuser.record import dataclass
 
 ExprKind = Literal["int", "float", "bool"]
@@ -41,13 +41,13 @@ class HostExpr:
     _hash: int = field(default=0, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_hash", hash((self.op, self.args, self.kind, repr(self.value))))
+        object.__setattr__(self, "_hash", hash((self.op, self.args, self.kind, literal_text(self.value))))
 
     def __hash__(self) -> int:
         return self._hash
 
     def __eq__(self, other: object) -> bool:
-        """Structural equality without recursion deeper than one differing spine; literals by repr (-0.0, nan)."""
+        """Structural equality without recursion deeper than one differing spine; literals by text (-0.0, -nan)."""
         return self is other or (isinstance(other, HostExpr) and self._hash == other._hash and _same(self, other))
 
     @cached_property
@@ -166,9 +166,9 @@ def _same(a: HostExpr, b: HostExpr) -> bool:
         if x is y or (id(x), id(y)) in seen:
             continue
         seen.add((id(x), id(y)))
-        if (x._hash, x.op, x.kind, len(x.args)) != (y._hash, y.op, y.kind, len(y.args)) or repr(x.value) != repr(
-            y.value
-        ):
+        if (x._hash, x.op, x.kind, len(x.args)) != (y._hash, y.op, y.kind, len(y.args)):
+            return False
+        if literal_text(x.value) != literal_text(y.value):
             return False
         stack.extend(zip(x.args, y.args, strict=True))
     return True
@@ -376,7 +376,7 @@ def _render(e: HostExpr) -> str:
     text: dict[int, str] = {}
     for n in e.walk():
         if n.op == "lit":
-            text[id(n)] = repr(n.value)
+            text[id(n)] = literal_text(n.value)
         elif n.op == "sym":
             text[id(n)] = str(n.value).lstrip("=")
         else:

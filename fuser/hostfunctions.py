@@ -20,6 +20,12 @@ def _clip(x: Any, lo: Any, hi: Any) -> Any:
     return max(lo, min(x, hi))
 
 
+def literal_text(value: Any) -> str:
+    """`repr` of a number, -nan for a NaN whose sign is set: literals are one where their texts are."""
+    text = repr(value)
+    return "-nan" if text == "nan" and math.copysign(1.0, value) < 0 else text
+
+
 def ceil_pow2(n: int) -> int:
     """Smallest power of two >= n (1 for n <= 1): the size-class bucket of a length."""
     return 1 << max(n - 1, 0).bit_length()

@@ -40,6 +40,7 @@ from fuser.graph import (
     attr_expressions,
 )
 from fuser.hostexpr import HostExpr
+from fuser.hostfunctions import literal_text
 from fuser.loopbody import LoopAttrs
 from fuser.shapes import Shape
 
@@ -143,7 +144,7 @@ def _value_text(value: Any, p: Printer) -> str:
     if isinstance(value, str):
         return json.dumps(value)
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
-        return f"!{value}"
+        return f"!{literal_text(value)}"
     if value is None or isinstance(value, bool | int | float):
         return repr(value)
     raise TypeError(f"a graph's text cannot hold a {type(value).__name__}")

@@ -101,6 +101,7 @@ def test_literals_are_told_apart_by_bits() -> None:
     assert lit(1) != lit(1.0)
     assert lit(True) != lit(1)
     assert lit(float("nan")) == lit(float("nan"))
+    assert lit(float("nan")) != lit(float("-nan"))
 
 
 def test_kinds() -> None:

@@ -140,6 +140,11 @@ def test_other_expressions_parse_back(e: HostExpr) -> None:
     assert identical(round_trip(e), e)
 
 
+@pytest.mark.parametrize("value", ["nan", "-nan", "inf", "-inf", "-0.0"])
+def test_special_floats_parse_back(value: str) -> None:
+    assert round_trip(lit(float(value))) == lit(float(value))
+
+
 def test_deep_and_shared_expressions_parse_back() -> None:
     deep: HostExpr = H
     for _ in range(3000):

@@ -39,3 +39,16 @@ def test_equals_numpy(engine: Engine, name: str) -> None:
     theirs = [a.copy() for a in mine]
     got, want = engine.compile(function)(*mine), function(*theirs)
     assert engines.unlike((got, mine), (want, theirs)) is None
+
+
+@engines.each
+def test_the_sign_of_a_literal_nan(engine: Engine) -> None:
+    """Three programs that differ in nothing but the signs of their NaNs."""
+    x = np.array([1, -2, 3], np.float32)
+    functions: list[Callable[..., Any]] = [
+        lambda x: (np.copysign(x, -np.nan), np.signbit(np.where(x > 0, np.nan, -np.nan))),
+        lambda x: (np.copysign(x, np.nan), np.signbit(np.where(x > 0, -np.nan, np.nan))),
+        lambda x: (np.copysign(x, np.nan), np.signbit(np.where(x > 0, -np.nan, -np.nan))),
+    ]
+    for function in functions:
+        assert engines.unlike(engine.compile(function)(x), function(x)) is None
