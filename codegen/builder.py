@@ -53,7 +53,7 @@ from fuser.codegen.loops import (
 from fuser.codegen.names import identifier
 from fuser.codegen.primitives import Target
 from fuser.codegen.uses import declared
-from fuser.dtypes import I32, DType
+from fuser.dtypes import F32, I32, DType
 from fuser.errors import InternalError
 from fuser.hostexpr import Dim, HostExpr, wrap
 from fuser.optable.base import S
@@ -246,12 +246,14 @@ class KernelBuilder:
         self.emit(LoadVec(loaded, buffer, self._index(index), mask))
         return loaded
 
-    def store(self, buffer: str, index: Bound, value: Operand, *conditions: Operand | None) -> None:
-        """`conditions`: a mask, and whether to store past the caches."""
-        mask, never = folding.known_mask(conditions[0] if conditions else None)
+    def store(
+        self, buffer: str, index: Bound, value: Operand, mask: Operand | None = None, stream: Operand | None = None
+    ) -> None:
+        """`buffer[index] = value` where `mask` holds. stream: as `loops.Store` has it."""
+        mask, never = folding.known_mask(mask)
         if not never:
             self._check_stored(buffer, (value,))
-            self.emit(Store(buffer, self._index(index), value, mask, *conditions[1:]))
+            self.emit(Store(buffer, self._index(index), value, mask, stream))
 
     def store_vec(self, buffer: str, index: Bound, values: Sequence[Operand], mask: Operand | None = None) -> None:
         if len(values) == 1:
@@ -273,8 +275,6 @@ class KernelBuilder:
             return self.let("complex", (part, part), dtype, name)
         if not dtype.is_half:
             return self.literal(0, dtype)
-        from fuser.dtypes import F32
-
         return self.let("cast", (self.literal(0.0, F32),), dtype, name)
 
     def _index(self, index: Bound) -> Operand:

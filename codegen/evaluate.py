@@ -15,16 +15,7 @@ from typing import TYPE_CHECKING
 
 from fuser.codegen.indices import IndexEmitter
 from fuser.codegen.loopwriter import write_loop
-from fuser.codegen.program import (
-    Apply,
-    Constant,
-    Fetch,
-    Position,
-    Program,
-    Result,
-    Select,
-    Step,
-)
+from fuser.codegen.program import Apply, Constant, Fetch, Position, Program, Result, Select, Step
 from fuser.dtypes import BOOL, DType
 from fuser.errors import InternalError
 from fuser.graph import (
@@ -33,10 +24,8 @@ from fuser.graph import (
     ItemAttrs,
     Node,
     PieceAttrs,
-    ReduceAttrs,
     RoundAttrs,
     ScalarAttrs,
-    ScanAttrs,
     ViewAttrs,
 )
 from fuser.group import Group
@@ -49,7 +38,6 @@ from fuser.record import dataclass
 if TYPE_CHECKING:
     from fuser.codegen.builder import KernelBuilder
     from fuser.codegen.loops import Operand
-
 
 Key = tuple[int, Index, Mask]  # a value: node id, index, where it is needed
 
@@ -181,7 +169,7 @@ class Tracer:
             return self._add(Apply("cast", (narrow,), node.dtype))
         if isinstance(node.attrs, LoopAttrs):
             return self._add(Apply(node.op, args, node.dtype, node.attrs))
-        if isinstance(node.attrs, (ReduceAttrs, ScanAttrs)) or node.attrs is not None:
+        if node.attrs is not None:
             raise InternalError(f"{node!r} is neither an input of the group nor finished in it", "group-evaluation")
         if node.op == "cast" and self._dtype(args[0]) == node.dtype:
             return args[0]

@@ -55,6 +55,7 @@ from fuser.codegen.loops import (
 from fuser.codegen.primitives import spelling
 from fuser.codegen.products import join
 from fuser.codegen.quotients import share
+from fuser.codegen.uses import OPERANDS
 from fuser.dtypes import DType
 from fuser.errors import InternalError
 from fuser.optable import table as default_table
@@ -178,11 +179,7 @@ class _Expander:
         self.out.assign(s.var, self.new(s.value))
 
     def access(self, s: Access) -> None:
-        changes: dict[str, Any] = {
-            name: self.new(x)
-            for name in ("index", "place", "value", "mask", "limit", "rank", "stream")
-            if (x := getattr(s, name, None)) is not None
-        }
+        changes: dict[str, Any] = {name: self.new(x) for name in OPERANDS if (x := getattr(s, name, None)) is not None}
         if isinstance(s, StoreVec):
             changes["values"] = tuple(self.new(v) for v in s.values)
         self.out.emit(replace(s, **changes))
@@ -193,9 +190,8 @@ class _Expander:
         with self.out.block() as body:
             self.block(s.body)
         self.loops -= 1
-        self.out.emit(
-            replace(s, start=start, stop=stop, step=step, body=tuple(body))
-        )  # `going` is mutable: no new name
+        # `going` is mutable: it has no new name
+        self.out.emit(replace(s, start=start, stop=stop, step=step, body=tuple(body)))
 
     def branch(self, s: If) -> None:
         with self.out.block() as then:

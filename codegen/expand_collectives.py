@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from fuser.codegen.loops import Alloc, Collective, Operand
+from fuser.codegen.loops import WARP, Alloc, Collective, Operand
 from fuser.dtypes import DType
 from fuser.optable.base import Reduction, S, Table
 from fuser.record import dataclass
@@ -25,7 +25,6 @@ from fuser.record import dataclass
 if TYPE_CHECKING:
     from fuser.codegen.expand import RowEmitter
 
-WARP = 32
 State = list[Operand]
 
 

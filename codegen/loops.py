@@ -47,6 +47,7 @@ class Lit:
         return f"Lit({literal_text(self.value)}, {self.dtype})"
 
 
+WARP = 32  # neighbouring threads that run together on CUDA
 Operand = Var | Lit
 LoopKind = Literal["serial", "unroll", "parallel", "vector"]
 SpecialName = Literal["thread", "block", "block_y"]  # thread in block (1-D), block in grid x / y
@@ -71,6 +72,8 @@ class Mutable:
 
 @dataclass(frozen=True)
 class Assign:
+    """`var = value`, of a variable that a `Mutable` declared."""
+
     var: Var
     value: Operand
 
@@ -114,6 +117,8 @@ class LoadVec:
 
 @dataclass(frozen=True)
 class StoreVec:
+    """`buffer[index : index + width] = values` where `mask` holds; aligned as for LoadVec."""
+
     buffer: str
     index: Operand
     values: tuple[Operand, ...]
@@ -405,9 +410,7 @@ def children(s: Statement) -> tuple[tuple[Statement, ...], ...]:
     """The blocks inside a statement."""
     if isinstance(s, For):
         return (s.body,)
-    if isinstance(s, If):
-        return (s.then, s.orelse)
-    return ()
+    return (s.then, s.orelse) if isinstance(s, If) else ()
 
 
 def walk(body: tuple[Statement, ...]) -> Iterator[Statement]:

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from fuser.codegen.loops import Alloc
+from fuser.codegen.loops import WARP, Alloc
 from fuser.dtypes import I32, I64, DType
 from fuser.optable.base import Reduction
 from fuser.record import dataclass
-
-WARP = 32
 
 
 @dataclass

@@ -20,7 +20,7 @@ from fuser.codegen import loops
 from fuser.codegen.loops import Kernel, Lit, Operand, Statement, Var
 from fuser.codegen.simt_copies import Copies, Copy, Mail
 from fuser.codegen.simt_memory import Bools, Ints, Lanes, Memory, SimtError
-from fuser.codegen.simt_sync import WARP, Sync, collective, shuffle
+from fuser.codegen.simt_sync import Sync, collective, shuffle
 from fuser.codegen.storage import flag_words
 from fuser.codegen.text import statement_text
 from fuser.codegen.verify import check
@@ -327,7 +327,7 @@ class _Machine:
         self.sync.barrier(self.blocks, self.full(mask), self.tick())
 
     def shuffle(self, s: loops.Shuffle, mask: Mask) -> None:
-        self.sync.arrived(self.full(mask), "shuffle", WARP)
+        self.sync.arrived(self.full(mask), "shuffle", loops.WARP)
         self.values[s.var.name] = shuffle(np.broadcast_to(self.value(s.value), self.lanes), s.xor)
 
     def collective(self, s: loops.Collective, mask: Mask) -> None:
@@ -335,7 +335,7 @@ class _Machine:
         row = self.table.reduction(s.reduction)
         first = s.state[: len(row.state(s.operand))]
         state = [np.broadcast_to(self.value(v), self.lanes) for v in s.state]
-        if s.width * s.stride > WARP:
+        if s.width * s.stride > loops.WARP:
             self.sync.barrier(self.blocks, self.full(mask), self.tick())
         combined = collective(row, self.emit, [v.dtype for v in first], state, s.width, s.stride)
         for var, new in zip(first, combined, strict=True):

@@ -20,7 +20,6 @@ from fuser.optable.base import Reduction, S, State
 from fuser.optable.evaluate import NumPyEmit
 from fuser.record import dataclass
 
-WARP = 32
 Values = npt.NDArray[Any]
 
 

@@ -24,8 +24,9 @@ from fuser.codegen.loops import (
     Var,
 )
 
+# Fields of statements that hold an operand.
 OPERANDS = (
-    "init", "value", "index", "place", "mask", "start", "stop", "step", "going", "condition", "rank", "limit",
+    "init", "value", "index", "place", "mask", "stream", "start", "stop", "step", "going", "condition", "rank", "limit",
 )  # fmt: skip
 
 

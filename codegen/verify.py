@@ -11,6 +11,7 @@ from typing import Any
 
 from fuser.codegen.loops import (
     SIMT_ONLY,
+    WARP,
     Alloc,
     Assign,
     AsyncCommit,
@@ -52,7 +53,6 @@ from fuser.errors import InternalError
 from fuser.optable import table as default_table
 from fuser.optable.base import Reduction, ScalarOp, Table
 
-WARP = 32
 MAX_BLOCK = 1024
 MAX_VECTOR_BYTES = 16
 MAX_SHARED_BYTES = 48 << 10  # what a block may declare statically

@@ -1,7 +1,7 @@
 """The few device functions that C lacks, and vector types: only what a kernel uses is printed before it.
 
-In: names of helpers, and vectors as (dtype, width). Out: their C definitions. Its own file because these
-are the only hand-written lines of CUDA C in fuser. A header would cost 0.1 to 2.5 s a compilation.
+In: names of helpers, and vectors as (dtype, width). Out: their C definitions. Its own file because these and those of
+`arithmetic` are the only hand-written lines of CUDA C in fuser. A header would cost 0.1 to 2.5 s a compilation.
 """
 
 from __future__ import annotations
@@ -12,15 +12,11 @@ from fuser.codegen.cuda.arithmetic import ARITHMETIC, INLINE
 from fuser.codegen.cuda.types import c_type
 from fuser.dtypes import DType
 
-_FUNCTION = INLINE
 
-
-# f16 by the conversion instruction, which knows subnormals; a bf16 is the upper half of an f32, and older cards
-# round it by hand: half a unit added below the cut, less the last kept bit's share where that is even.
 def _awaiting(name: str, parameter: str, array: str, *then: str) -> tuple[str, ...]:
     """A function that waits for each word of a published value; then: what it does with the word's place."""
     return (
-        "template <class T> " + _FUNCTION + f"T {name}({parameter}, long long index) {{",
+        "template <class T> " + INLINE + f"T {name}({parameter}, long long index) {{",
         "    const int words = ((int)sizeof(T) + 3) / 4;",
         "    union { T value; unsigned int part[words]; } whole = {};",
         "    for (int k = 0; k < words; ++k) {",
@@ -38,27 +34,29 @@ def _awaiting(name: str, parameter: str, array: str, *then: str) -> tuple[str, .
 
 
 HELPERS: dict[str, tuple[str, ...]] = {
+    # f16 by the conversion instruction, which knows subnormals; a bf16 is the upper half of an f32, and older cards
+    # round it by hand: half a unit added below the cut, less the last kept bit's share where that is even.
     "fuser_f16_to_f32": (
-        _FUNCTION + "float fuser_f16_to_f32(unsigned short h) {",
+        INLINE + "float fuser_f16_to_f32(unsigned short h) {",
         "    float f;",
         '    asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h));',
         "    return f;",
         "}",
     ),
     "fuser_f32_to_f16": (
-        _FUNCTION + "unsigned short fuser_f32_to_f16(float f) {",
+        INLINE + "unsigned short fuser_f32_to_f16(float f) {",
         "    unsigned short h;",
         '    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(f));',
         "    return h;",
         "}",
     ),
     "fuser_bf16_to_f32": (
-        _FUNCTION + "float fuser_bf16_to_f32(unsigned short h) {",
+        INLINE + "float fuser_bf16_to_f32(unsigned short h) {",
         "    return __int_as_float((int)((unsigned int)h << 16));",
         "}",
     ),
     "fuser_f32_to_bf16": (
-        _FUNCTION + "unsigned short fuser_f32_to_bf16(float f) {",
+        INLINE + "unsigned short fuser_f32_to_bf16(float f) {",
         "#if __CUDA_ARCH__ >= 800",
         "    unsigned short h;",
         '    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(h) : "f"(f));',
@@ -70,13 +68,13 @@ HELPERS: dict[str, tuple[str, ...]] = {
         "}",
     ),
     "fuser_pair": (
-        _FUNCTION + "unsigned int fuser_pair(unsigned short low, unsigned short high) {",
+        INLINE + "unsigned int fuser_pair(unsigned short low, unsigned short high) {",
         "    return (unsigned int)high << 16 | low;",
         "}",
     ),
     # Release and acquire: what others did before their ticket (or their blocks before a barrier) is visible after it.
     "fuser_ticket": (
-        _FUNCTION + "int fuser_ticket(int* counter, int limit) {",
+        INLINE + "int fuser_ticket(int* counter, int limit) {",
         "    int old;",
         '    asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;"',
         '                 : "=r"(old) : "l"(counter), "r"(limit) : "memory");',
@@ -84,13 +82,13 @@ HELPERS: dict[str, tuple[str, ...]] = {
         "}",
     ),
     "fuser_number": (
-        _FUNCTION + "int fuser_number(int* counter, int limit) {",
+        INLINE + "int fuser_number(int* counter, int limit) {",
         "    return (int)atomicInc((unsigned int*)counter, (unsigned int)limit);",
         "}",
     ),
     # 16 bytes pass the first-level cache by. Cards before sm_80 have no such copy and make it at once.
     "fuser_copy": (
-        "template <int bytes> " + _FUNCTION + "void fuser_copy(void* to, const void* from) {",
+        "template <int bytes> " + INLINE + "void fuser_copy(void* to, const void* from) {",
         "#if __CUDA_ARCH__ >= 800",
         "    const unsigned int place = (unsigned int)__cvta_generic_to_shared(to);",
         "    if (bytes == 16)",
@@ -105,19 +103,19 @@ HELPERS: dict[str, tuple[str, ...]] = {
         "}",
     ),
     "fuser_prefetch": (
-        _FUNCTION + "void fuser_prefetch(const void* from) {",
+        INLINE + "void fuser_prefetch(const void* from) {",
         '    asm volatile("prefetch.global.L2 [%0];" : : "l"(from));',
         "}",
     ),
     "fuser_commit": (
-        _FUNCTION + "void fuser_commit() {",
+        INLINE + "void fuser_commit() {",
         "#if __CUDA_ARCH__ >= 800",
         '    asm volatile("cp.async.commit_group;" : : : "memory");',
         "#endif",
         "}",
     ),
     "fuser_await_copies": (
-        "template <int pending> " + _FUNCTION + "void fuser_await_copies() {",
+        "template <int pending> " + INLINE + "void fuser_await_copies() {",
         "#if __CUDA_ARCH__ >= 800",
         '    asm volatile("cp.async.wait_group %0;" : : "n"(pending) : "memory");',
         "#endif",
@@ -125,18 +123,18 @@ HELPERS: dict[str, tuple[str, ...]] = {
     ),
     # All threads of a warp arrive and wait together (aligned). No memory is ordered: mailboxes do that.
     "fuser_cluster_arrive": (
-        _FUNCTION + "void fuser_cluster_arrive() {",
+        INLINE + "void fuser_cluster_arrive() {",
         '    asm volatile("barrier.cluster.arrive.relaxed.aligned;" : : : "memory");',
         "}",
     ),
     "fuser_cluster_wait": (
-        _FUNCTION + "void fuser_cluster_wait() {",
+        INLINE + "void fuser_cluster_wait() {",
         '    asm volatile("barrier.cluster.wait.aligned;" : : : "memory");',
         "}",
     ),
     # A mailbox is an mbarrier whose one phase ends when that many bytes have come.
     "fuser_open": (
-        _FUNCTION + "void fuser_open(unsigned long long* box, int bytes) {",
+        INLINE + "void fuser_open(unsigned long long* box, int bytes) {",
         "    const unsigned int at = (unsigned int)__cvta_generic_to_shared(box);",
         '    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" : : "r"(at) : "memory");',
         '    asm volatile("fence.mbarrier_init.release.cluster;" : : : "memory");',
@@ -146,7 +144,7 @@ HELPERS: dict[str, tuple[str, ...]] = {
     ),
     "fuser_send": (
         "template <class T>",
-        _FUNCTION + "void fuser_send(T* place, unsigned long long* box, int rank, T value) {",
+        INLINE + "void fuser_send(T* place, unsigned long long* box, int rank, T value) {",
         "    unsigned int to = (unsigned int)__cvta_generic_to_shared(place);",
         "    unsigned int counted = (unsigned int)__cvta_generic_to_shared(box);",
         '    asm volatile("mapa.shared::cluster.u32 %0, %0, %1;" : "+r"(to) : "r"(rank));',
@@ -162,7 +160,7 @@ HELPERS: dict[str, tuple[str, ...]] = {
         "}",
     ),
     "fuser_receive": (
-        _FUNCTION + "void fuser_receive(unsigned long long* box) {",
+        INLINE + "void fuser_receive(unsigned long long* box) {",
         "    const unsigned int at = (unsigned int)__cvta_generic_to_shared(box);",
         "    unsigned int there;",
         "    do {",
@@ -174,7 +172,7 @@ HELPERS: dict[str, tuple[str, ...]] = {
     ),
     # A value travels in words of {32 bits of it, 1}: a word is stored and seen whole, so no fence is needed.
     "fuser_publish": (
-        "template <class T> " + _FUNCTION + "void fuser_publish(long long* flags, long long index, T value) {",
+        "template <class T> " + INLINE + "void fuser_publish(long long* flags, long long index, T value) {",
         "    const int words = ((int)sizeof(T) + 3) / 4;",
         "    union { T value; unsigned int part[words]; } whole = {};",
         "    whole.value = value;",

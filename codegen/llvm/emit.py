@@ -1,23 +1,21 @@
 """The LLVM emitter: a CPU kernel of the kernel language as an IR module.
 
-In: a kernel whose operators are primitive for the `llvm` spellings (after `expand`). Out: a module with
-`void NAME(ptr buffers, ptr scalars, i64 begin, i64 end)`: `buffers` points at the buffers' addresses, `scalars` at one
-8-byte slot a scalar (its bits in the low end), and [begin, end) is the share of the parallel loop to run. The work is
-in a second function whose buffers are `noalias` parameters, which is how LLVM learns that they do not overlap.
+In: a kernel whose operators are primitive for the `llvm` spellings (after `expand`). Out: a module with a function
+that runs a share of the kernel's parallel loop (`entry` says how it is called).
 
 No fast-math flag is ever set and nothing here reorders arithmetic.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from llvmlite import ir
 
+from fuser.codegen.llvm import entry, spell
 from fuser.codegen.llvm import irtypes as types
-from fuser.codegen.llvm import spell
 from fuser.codegen.llvm.access import Access, Array
 from fuser.codegen.llvm.convert import Converter
 from fuser.codegen.llvm.host import Host
@@ -42,10 +40,11 @@ from fuser.codegen.loops import (
     Var,
     walk,
 )
+from fuser.codegen.primitives import spelling
 from fuser.dtypes import BOOL, I32, I64, U32, U64
 from fuser.errors import InternalError
 from fuser.optable import table
-from fuser.optable.base import Convert, Join, Part, pick
+from fuser.optable.base import Convert, Join, Part
 from fuser.record import dataclass
 
 UNROLLED = 8  # vector rounds of a loop with a known trip count that are written out
@@ -65,42 +64,10 @@ def emit(kernel: Kernel, host: Host) -> Any:
         raise InternalError(f"`{kernel.name}` is a kernel for {kernel.target}", "kernel-target")
     module = ir.Module(name=kernel.name)
     module.triple, module.data_layout = host.triple, host.data_layout
-    work = _declare_work(module, kernel)
-    _write_entry(module, kernel, work)
+    work = entry.declare_work(module, kernel)
+    entry.write(module, kernel, work)
     _Emitter(work, kernel, host).run()
     return module
-
-
-def _declare_work(module: Any, kernel: Kernel) -> Any:
-    scalars = [types.memory(s.dtype) for s in kernel.scalars]
-    arguments = [types.POINTER] * len(kernel.buffers) + scalars + [types.I64, types.I64]
-    work = ir.Function(module, ir.FunctionType(ir.VoidType(), arguments), f"{kernel.name}.work")
-    work.linkage = "internal"
-    work.attributes.add("noinline")
-    work.attributes.add("nounwind")
-    names = [*(b.name for b in kernel.buffers), *(s.name for s in kernel.scalars), "begin", "end"]
-    for argument, name in zip(work.args, names, strict=True):
-        argument.name = name
-    for argument in work.args[: len(kernel.buffers)]:
-        argument.add_attribute("noalias")
-    return work
-
-
-def _write_entry(module: Any, kernel: Kernel, work: Any) -> None:
-    """The function with the uniform ABI: unpack the two tables and call the work."""
-    kinds = [types.POINTER, types.POINTER, types.I64, types.I64]
-    entry = ir.Function(module, ir.FunctionType(ir.VoidType(), kinds), kernel.name)
-    b = ir.IRBuilder(entry.append_basic_block("entry"))
-    buffers, scalars, begin, end = entry.args
-    values = [_slot(b, buffers, k, types.POINTER) for k in range(len(kernel.buffers))]
-    values += [_slot(b, scalars, k, types.memory(s.dtype)) for k, s in enumerate(kernel.scalars)]
-    b.call(work, [*values, begin, end])
-    b.ret_void()
-
-
-def _slot(b: Any, pointer: Any, k: int, kind: Any) -> Any:
-    address = b.gep(pointer, [ir.Constant(types.I64, k)], source_etype=types.I64)
-    return b.load(address, align=8, typ=kind)
 
 
 class _Emitter:
@@ -116,6 +83,10 @@ class _Emitter:
         count = len(kernel.buffers)
         self.arrays = {p.name: Array(a, p.dtype) for p, a in zip(kernel.buffers, work.args[:count], strict=True)}
         self.values: dict[str, Value | Slot] = {}
+        self.on: dict[type, Callable[[Any], None]] = {
+            Let: self._let, Mutable: self._mutable, Assign: self._assign, Alloc: self._alloc, Load: self._load,
+            Store: self._store, LoadVec: self._load_vec, StoreVec: self._store_vec, If: self._if, For: self._for,
+        }  # fmt: skip
         self.chosen: Any = None  # in a branch that only some lanes take: which
         self.begin, self.end = work.args[-2:]
         for p, argument in zip(kernel.scalars, work.args[count:-2], strict=True):
@@ -136,8 +107,7 @@ class _Emitter:
         for s in statements:
             if isinstance(s, SIMT_ONLY):
                 raise InternalError(f"{type(s).__name__} is not for CPUs", "kernel-target")
-            write = getattr(self, f"_{type(s).__name__.lower()}")
-            write(s)
+            self.on[type(s)](s)
 
     # -- values ------------------------------------------------------------------------------------
     def value(self, x: Operand) -> Value:
@@ -174,17 +144,17 @@ class _Emitter:
 
     def _operator(self, s: Let, raw: list[Any]) -> Any:
         source = s.args[0].dtype
-        spelling = pick(table().scalar(s.op).llvm, source, s.args[1].dtype if len(s.args) > 1 else None)
-        if spelling is None:
+        spelled = spelling(table().scalar(s.op), "cpu", s.args, s.var.dtype)
+        if spelled is None:
             raise InternalError(f"`{s.op}` of {source} has no LLVM spelling", "kernel-operator")
-        if isinstance(spelling, Convert):
-            change = self.converter.bitcast if spelling.bits else self.converter.convert
+        if isinstance(spelled, Convert):
+            change = self.converter.bitcast if spelled.bits else self.converter.convert
             return change(raw[0], source, s.var.dtype)
-        if isinstance(spelling, Part):
-            return self.converter.part(raw[0], spelling.index, s.var.dtype)
-        if isinstance(spelling, Join):
+        if isinstance(spelled, Part):
+            return self.converter.part(raw[0], spelled.index, s.var.dtype)
+        if isinstance(spelled, Join):
             return self.converter.join(raw[0], raw[1], s.var.dtype)
-        return spell.apply(self.b, spelling, raw, types.with_element(raw[0], types.scalar(s.var.dtype)))
+        return spell.apply(self.b, spelled, raw, types.with_element(raw[0], types.scalar(s.var.dtype)))
 
     def _mutable(self, s: Mutable) -> None:
         kind = types.lanes(types.scalar(s.var.dtype), self.lanes.width)
@@ -223,12 +193,12 @@ class _Emitter:
         wanted = stream.ir if isinstance(stream, Uniform) else None
         self.access.store(array, self.value(s.index), self.value(s.value), self.optional(s.mask), wanted)
 
-    def _loadvec(self, s: LoadVec) -> None:
+    def _load_vec(self, s: LoadVec) -> None:
         index = self.value(s.index)
         for k, var in enumerate(s.vars):
             self.values[var.name] = self.access.load(self.arrays[s.buffer], self._plus(index, k), self.optional(s.mask))
 
-    def _storevec(self, s: StoreVec) -> None:
+    def _store_vec(self, s: StoreVec) -> None:
         index = self.value(s.index)
         for k, x in enumerate(s.values):
             self.access.store(self.arrays[s.buffer], self._plus(index, k), self.value(x), self.optional(s.mask))

@@ -17,7 +17,6 @@ from fuser.codegen.loops import Kernel, Let, Lit, Load, LoadVec, Operand, Statem
 from fuser.codegen.registers.values import Values, words
 from fuser.dtypes import BOOL
 from fuser.optable import table
-from fuser.optable.base import Cost
 from fuser.record import dataclass
 
 # Latencies in cycles, as a scheduler takes them (arithmetic of 32 and 64 bits, special functions, loads); only their
@@ -26,9 +25,7 @@ SIMPLE, DOUBLE, SPECIAL, GLOBAL, SHARED, EXCHANGE, ADDRESS = 2, 4, 18, 30, 24, 2
 WAITING = 4  # registers of a flag's address and its poll
 # Registers of a 64-bit address in a loop: ptxas carries most of them from turn to turn and builds the others anew.
 CARRIED = 1.5
-# Operators with a slow path that ptxas calls or branches to: nothing is scheduled across.
-CALLED = frozenset({"divide", "sqrt", "sin", "cos", "tan", "fmod", "hypot", "power"})
-RETURN = 2  # registers of the address to return to
+RETURN = 2  # registers of the address to return to after a slow path, across which nothing is scheduled
 
 Kind = Literal["plain", "load", "store", "shuffle"]
 
@@ -71,7 +68,7 @@ class _Flattener:
         self.code = Code(
             frozenset(b.name for b in kernel.buffers if b.role == "in"), frozenset(b.name for b in kernel.buffers)
         )
-        self.rows = table().rows
+        self.table = table()
         self.loops: tuple[int, ...] = ()
         self.serial: list[int] = []  # of them, those that stay loops
         self.depth: dict[str, tuple[int, ...]] = {}  # loops around a value's first appearance
@@ -143,13 +140,14 @@ class _Flattener:
 
     def operator(self, s: Let, defs: list[str], uses: list[str]) -> None:
         operand = s.args[0].dtype
-        cost: Cost = getattr(self.rows.get(s.op), "cost", Cost())
+        row = self.table.scalar(s.op)
+        cost = row.cost
         wide = words(operand) == 2 or words(s.var.dtype) == 2
         if s.op in ("trunc_div", "trunc_rem") and isinstance(s.args[1], Lit):
             return self.emit(defs, uses, SIMPLE, 2)
         latency = (DOUBLE if wide and operand.is_float else SIMPLE) * max(cost.instructions / 2, 1)
         latency += SPECIAL if cost.sfu else 0
-        called = s.op in CALLED if operand.is_float else wide and s.op in ("trunc_div", "trunc_rem")
+        called = row.called if operand.is_float else wide and s.op in ("trunc_div", "trunc_rem")
         if called:
             self.cut()
         self.emit(defs, uses, latency, cost.instructions, cost.scratch(operand.bytes) + RETURN * called)

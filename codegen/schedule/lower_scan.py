@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from fuser.codegen.evaluate import Lane
 from fuser.codegen.expand_collectives import commutes
 from fuser.codegen.indices import IndexEmitter
-from fuser.codegen.loops import Kernel, Launch, Operand
+from fuser.codegen.loops import WARP, Kernel, Launch, Operand
 from fuser.codegen.schedule.accumulate import State, assign, folds_of
 from fuser.codegen.schedule.body import Body
 from fuser.codegen.schedule.frame import Frame
@@ -24,7 +24,6 @@ from fuser.graph import ScanAttrs
 from fuser.hostexpr import HostExpr
 from fuser.schedule import CudaSchedule
 
-WARP = 32
 LINE_BYTES = 128
 Item = tuple[IndexEmitter, dict[int, Operand], State]  # loop variables, operand's steps, inclusive prefix in its thread
 

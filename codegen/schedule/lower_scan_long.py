@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fuser.codegen.loops import Kernel, Launch, Operand
+from fuser.codegen.loops import WARP, Kernel, Launch, Operand
 from fuser.codegen.schedule.accumulate import State
 from fuser.codegen.schedule.body import Body
 from fuser.codegen.schedule.frame import Frame
 from fuser.codegen.schedule.geometry import RowTeams
-from fuser.codegen.schedule.lower_scan import WARP, Item, RowScan
+from fuser.codegen.schedule.lower_scan import Item, RowScan
 from fuser.codegen.storage import flag_words
 from fuser.dtypes import BOOL, I32, I64
 from fuser.hostexpr import HostExpr, call

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from fuser.codegen.loops import Operand, Var
+from fuser.codegen.loops import WARP, Operand, Var
 from fuser.codegen.schedule.accumulate import Fold
 from fuser.codegen.schedule.exchange import bytes_needed
 from fuser.codegen.schedule.frame import Frame
 from fuser.codegen.scopes import fold_together
 from fuser.dtypes import DType
 
-WARP = 32
 LEAST_GROUPS = 4  # below, shuffles of every group behind one barrier cost less than a second barrier
 MOST_BYTES = 32 << 10  # of scratch a block
 VECTOR_BYTES = 16

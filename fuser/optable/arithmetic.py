@@ -96,7 +96,7 @@ BASIC = (
     ),
     ScalarOp(
         name="divide", arity=2, symbol="/", rule=numpy_rule(np.divide), reference=np.divide, exact=True, near=True,
-        growth=(1, 1), sign="product",
+        growth=(1, 1), sign="product", called=True,
         cuda={"f": Infix("/")}, llvm={"f": Instr("fdiv")}, cost=Cost(9, sfu=1, registers=8, wide=14),
         variants={"fast": Variant(cuda=fast("divide"), error=2.0**-22, cost=Cost(8, sfu=1, registers=1))},
         names=Names(

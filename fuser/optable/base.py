@@ -228,6 +228,7 @@ class ScalarOp:
     converts: bool = False  # result dtype is an argument: `expand` and `reference` get it last, as `DType`
     variant_of: str = ""  # the row that this one is a cheaper spelling of
     pairs: Pairs | None = None  # on complex operands; None: refused
+    called: bool = False  # on floats it has a slow path that ptxas calls or branches to
     near: bool = False  # rows `NAME.near` and `NAME.holds` give the same bits without a slow path (`optable.near`)
 
     def resolve(self, operands: Sequence[Operand]) -> Resolution | None:

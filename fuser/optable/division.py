@@ -112,7 +112,7 @@ ROWS = (
     ),
     ScalarOp(
         name="fmod", arity=2, rule=numpy_rule(np.fmod), reference=np.fmod, exact=True, cuda=c_call("fmod"),
-        llvm=libm("fmod"),
+        llvm=libm("fmod"), called=True,
         expand=_integer_fmod, cost=_INTEGER_COST, continuous=False,
         names=Names(numpy=("fmod",), torch=("fmod",), methods=("fmod",)),
         vjp=lambda g, y, a, b: (g, -(g * (a / b).op("trunc"))),

@@ -68,7 +68,7 @@ _POW = Cost(91, sfu=1, registers=10, wide=20)
 ROWS = (
     ScalarOp(
         name="power", arity=2, symbol="**", rule=numpy_rule(np.power), reference=_power_array, cuda=c_call("pow"),
-        expand=_power, cost=_POW, ulp={"f32": 4, "f64": 2}, domain=(0.01, 20.0), vjp=_vjp_power,
+        expand=_power, cost=_POW, called=True, ulp={"f32": 4, "f64": 2}, domain=(0.01, 20.0), vjp=_vjp_power,
         names=Names(numpy=("power", "pow"), torch=("pow",), dsl=("pow",), methods=("pow",)),
         notes="integers exactly modulo 2^width; a negative integer exponent, which NumPy refuses, "
         "gives what 1/x**-n truncates to: 1 or -1 for those bases, else 0. Floats as C's pow",
@@ -82,7 +82,7 @@ ROWS = (
     ),
     ScalarOp(
         name="sqrt", arity=1, rule=numpy_rule(np.sqrt), reference=np.sqrt, exact=True, cuda=c_call("sqrt"), near=True,
-        growth=(0.5,), sign="never-below",
+        growth=(0.5,), sign="never-below", called=True,
         llvm={"f": Intrinsic("sqrt")}, cost=_ROOT, domain=(1e-6, 1e6), vjp=lambda g, y, x: (g * 0.5 / y,),
         variants={"fast": Variant(cuda=fast("sqrt"), error=2.0**-22, cost=Cost(4, sfu=1, registers=1))},
         names=Names(numpy=("sqrt",), torch=("sqrt",), methods=("sqrt",)),
@@ -106,7 +106,7 @@ ROWS = (
     ),
     ScalarOp(
         name="hypot", arity=2, rule=numpy_rule(np.hypot), reference=in_double(np.hypot),
-        growth=(1, 1), sign="never-below",
+        growth=(1, 1), sign="never-below", called=True,
         cuda={"f32": Call("hypotf")},  # CUDA's for f64 gives infinity where the result is the largest double
         expand=powers.hypot, cost=Cost(20, sfu=2, registers=7, wide=14), ulp={"f32": 3, "f64": 2},
         vjp=lambda g, y, a, b: (g * a / y, g * b / y),

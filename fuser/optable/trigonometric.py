@@ -23,6 +23,7 @@ def _function(
     name: str, short: str, ufunc: np.ufunc, domain: tuple[float, float], cost: Cost, ulp: tuple[float, float], vjp: Vjp,
     notes: str, expand: Expand, cheaper: Variant | None = None,
     form: Callable[[Z], Z] | None = None, *, growth: tuple[float, ...] | None = None, sign: SignRule | None = None,
+    called: bool = False,
 ) -> ScalarOp:  # fmt: skip
     """A unary function; `short` is its C, torch and array-API name, and a second DSL name where it differs."""
     other = () if short == name else (short,)
@@ -31,7 +32,7 @@ def _function(
         names=Names(numpy=(name, *other), torch=(short, *((name,) if other else ())), dsl=other, methods=(short,)),
         cost=cost, domain=domain, ulp={"f32": ulp[0], "f64": ulp[1]}, vjp=vjp, notes=notes,
         variants={} if cheaper is None else {"fast": cheaper}, pairs=None if form is None else pairs(ufunc, form),
-        growth=growth, sign=sign,
+        growth=growth, sign=sign, called=called,
     )  # fmt: skip
 
 
@@ -40,14 +41,17 @@ CIRCULAR = (
     _function(
         "sin", "sin", np.sin, (-100, 100), Cost(28, registers=13, wide=16), (2, 2),
         lambda g, y, x: (g * x.op("cos"),), "keeps -0.0; inf gives NaN", circular.sin, form=complexes.sin,
+        called=True,
     ),
     _function(
         "cos", "cos", np.cos, (-100, 100), Cost(28, registers=13, wide=16), (2, 2),
         lambda g, y, x: (-(g * x.op("sin")),), "inf gives NaN", circular.cos, form=complexes.cos,
+        called=True,
     ),
     _function(
         "tan", "tan", np.tan, (-1.5, 1.5), Cost(36, sfu=1, registers=12, wide=14), (4, 2),
         lambda g, y, x: (g * (y * y + 1.0),), "keeps -0.0", circular.tan, form=complexes.tan,
+        called=True,
     ),
     _function(
         "arcsin", "asin", np.arcsin, (-0.99, 0.99), Cost(25, sfu=1, registers=4, wide=8), (4, 2),
