@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fuser.hostfunctions import literal_text
-from fuser.runtime.arrays import has_tangent
+from fuser.runtime import arrays
 from fuser.runtime.quickcpu import address
 
 _ALIGNED_WRITEABLE = 0x500
@@ -28,13 +28,13 @@ def _cupy_part(a: Any) -> Any:
 
 
 def _torch_part(a: Any) -> Any:
-    if a.requires_grad or a.is_neg() or a.is_conj() or has_tangent(a):
-        return None  # an error, or not by torch's grad mode: the long road looks
+    if arrays.records_gradients(a) or a.is_neg() or a.is_conj():
+        return None  # an error: the long road says so
     try:
         address = a.data_ptr()
         if not address and a.numel():
             return None  # its memory was taken away
-        return a.dtype, a.shape, a.stride(), address & 15, a.device
+        return a.dtype, a.shape, a.stride(), address & 15, a.device, arrays.is_fixed(a)
     except RuntimeError:  # no strides or no memory: the long road says so
         return None
 

@@ -46,7 +46,7 @@ def _usable(array: Any, node: Any, graph: Graph, bound: Bound) -> ArrayInfo | No
     if info.shape != wanted:
         raise ShapeError(f"out= has shape {info.shape}, the result {wanted}", "out-shape")
     if info.is_scalar or not (array.flags.writeable if isinstance(array, np.ndarray) else info.writable):
-        raise ArgumentError("out= is read-only", "read-only")
+        raise ArgumentError("out= cannot be written", "read-only", notes=[_why_not_written(info)])
     if arrays.repeats(info):
         note = "it is a broadcast or a sliding view; pass an array of its own"
         raise ArgumentError("some elements of out= are the same memory", "overlap", notes=[note])
@@ -103,7 +103,7 @@ def check_writes(graph: Graph, infos: Sequence[ArrayInfo], names: Sequence[str])
             raise ArgumentError(
                 f"`{names[position]}` is stored into and cannot be written",
                 "read-only",
-                notes=["it is read-only, misaligned or of foreign byte order; pass a plain x.copy()"],
+                notes=[_why_not_written(info)],
             )
         if arrays.repeats(info):
             raise ArgumentError(
@@ -118,6 +118,17 @@ def check_writes(graph: Graph, infos: Sequence[ArrayInfo], names: Sequence[str])
                     "overlap",
                     notes=["pass a copy of one of them"],
                 )
+
+
+def _why_not_written(info: ArrayInfo) -> str:
+    """What to say of an array that cannot be stored into."""
+    if info.is_scalar:
+        return "it is a NumPy scalar, which is a value; pass an array"
+    if info.family == "torch" and arrays.is_fixed(info.base):
+        return "it was made in torch.inference_mode(): store into it there, or pass x.clone()"
+    if info.family == foreign.IMMUTABLE:
+        return "JAX's arrays never change; return the new value instead"
+    return "it is read-only, misaligned or of foreign byte order; pass a plain x.copy()"
 
 
 def require_contiguous(graph: Graph, bound: Bound) -> None:

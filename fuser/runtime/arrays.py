@@ -239,15 +239,14 @@ def _describe_foreign(value: Any, name: str, family: Family) -> ArrayInfo:
 
 
 def _describe_torch(value: Any, name: str) -> ArrayInfo:
-    import torch
 
     if value.is_nested:
         raise UnsupportedError(f"`{name}` is a nested tensor", "torch-layout")
-    if (value.requires_grad and torch.is_grad_enabled()) or has_tangent(value):
+    if records_gradients(value):
         raise GradientError(
             f"`{name}` requires grad, and fuser has no gradients yet",
             "requires-grad",
-            notes=["pass x.detach(), or call under the reference function where gradients are needed"],
+            notes=["call it under torch.no_grad(), or pass x.detach(), where no gradient is wanted"],
         )
     if not all(type(d) is int for d in value.shape):
         hint = "call it outside of torch.jit.trace"
@@ -263,8 +262,9 @@ def _describe_torch(value: Any, name: str) -> ArrayInfo:
         )
     place = CPU if value.device.type == "cpu" else Place("cuda", value.device.index or 0)
     address = _address_of_tensor(value, name)
-    writable = place == CPU or address % dtype.bytes == 0
-    if not writable:
+    odd = place != CPU and address % dtype.bytes != 0
+    writable = not odd and not is_fixed(value)
+    if odd:
         value = value.clone()
     return ArrayInfo(
         "torch", dtype, tuple(value.shape), tuple(value.stride()), value.data_ptr(), place, value, writable
@@ -283,8 +283,15 @@ def _address_of_tensor(value: Any, name: str) -> int:
     raise UnsupportedError(f"`{name}` stands for a tensor and has no memory", "torch-layout", notes=[hint]) from None
 
 
-def has_tangent(value: Any) -> bool:
-    """Whether a tensor carries a derivative of torch's forward mode."""
+def is_fixed(value: Any) -> bool:
+    """Whether a tensor was made in torch's inference mode and is not to be written outside of it."""
+    return bool(value.is_inference()) and not sys.modules["torch"].is_inference_mode_enabled()
+
+
+def records_gradients(value: Any) -> bool:
+    """Whether torch would differentiate through this tensor here, backwards or forwards."""
+    if value.requires_grad and sys.modules["torch"].is_grad_enabled():
+        return True
     forward = sys.modules.get("torch.autograd.forward_ad")
     if forward is None or forward._current_level < 0:
         return False

@@ -7,7 +7,7 @@ the C functions that DLPack defines.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from llvmlite import ir
@@ -38,6 +38,10 @@ class Layout(Protocol):
         """Conditions under which the memory does not hold what the array object stands for."""
         ...
 
+    def fixed(self, array: Any) -> Iterator[Any]:
+        """Conditions under which an array, of flags that fit, is not to be written."""
+        ...
+
 
 class NumpyLayout:
     """NumPy's documented struct."""
@@ -52,6 +56,9 @@ class NumpyLayout:
         return array
 
     def other(self, array: Any, seen: Any) -> Iterator[Any]:
+        return iter(())
+
+    def fixed(self, array: Any) -> Iterator[Any]:
         return iter(())
 
     def dtype(self, array: Any) -> Any:
@@ -87,6 +94,9 @@ class CupyLayout:
         return array
 
     def other(self, array: Any, seen: Any) -> Iterator[Any]:
+        return iter(())
+
+    def fixed(self, array: Any) -> Iterator[Any]:
         return iter(())
 
     def _load(self, base: Any, offset: int, kind: Any) -> Any:
@@ -132,7 +142,7 @@ class TorchLayout:
         self.library = writer.word(entry, w.E_LIBRARY, P)
         self._seen = writer.room(w.c(w.D_WORDS))
         self._self = writer.variable(P, ir.Constant(P, None))  # the arguments of a method call
-        self._conjugated = writer.variable(I64, w.c(0))
+        self._answer = writer.variable(I64, w.c(0))
 
     def see(self, array: Any) -> Any:
         """The tensor's description; of rank -1 where torch refuses it (a wrapper without memory)."""
@@ -168,14 +178,31 @@ class TorchLayout:
     def other(self, array: Any, seen: Any) -> Iterator[Any]:
         """Tensors that record gradients, and lazy negatives and conjugates: DLPack tells of none of them."""
         writer, b = self.writer, self.writer.b
-        yield self._true(writer.api("PyObject_GetAttr", P, array, writer.word(self.library, w.T_GRAD, P)))
+        wants = self._true(writer.api("PyObject_GetAttr", P, array, writer.word(self.library, w.T_GRAD, P)))
+        yield self._both(wants, lambda: self._true(self._mode(w.T_RECORDING)))
         b.store(array, self._self)
         yield self._true(self._ask(w.T_NEGATED))
         dtype = b.lshr(writer.word(seen, w.D_RANK), w.c(32))
-        b.store(w.c(0), self._conjugated)
-        with b.if_then(b.icmp_unsigned("==", b.and_(dtype, w.c(0xFF)), w.c(w.D_COMPLEX))):
-            b.store(b.zext(self._true(self._ask(w.T_CONJUGATED)), I64), self._conjugated)
-        yield writer.differ(b.load(self._conjugated, typ=I64), w.c(0))
+        is_complex = b.icmp_unsigned("==", b.and_(dtype, w.c(0xFF)), w.c(w.D_COMPLEX))
+        yield self._both(is_complex, lambda: self._true(self._ask(w.T_CONJUGATED)))
+
+    def fixed(self, array: Any) -> Iterator[Any]:
+        """Tensors made in torch's inference mode, outside of it."""
+        b = self.writer.b
+        b.store(array, self._self)
+        yield self._both(self._true(self._ask(w.T_INFERENCE)), lambda: b.not_(self._true(self._mode(w.T_INFERRING))))
+
+    def _both(self, condition: Any, other: Callable[[], Any]) -> Any:
+        """Whether both hold; the other is asked only where the first does."""
+        b = self.writer.b
+        b.store(w.c(0), self._answer)
+        with b.if_then(condition):
+            b.store(b.zext(other(), I64), self._answer)
+        return self.writer.differ(b.load(self._answer, typ=I64), w.c(0))
+
+    def _mode(self, function: int) -> Any:
+        """The answer of a function without arguments."""
+        return self.writer.api("PyObject_CallNoArgs", P, self.writer.word(self.library, function, P))
 
     def _ask(self, name: int) -> Any:
         """The answer of a method without arguments."""

@@ -22,6 +22,8 @@ from fuser.runtime.native_words import (
     E_NARGS,
     E_PAIR,
     E_PAIRS,
+    E_WRITTEN,
+    E_WRITTENS,
     I32,
     I64,
     K_ARRAY,
@@ -59,6 +61,9 @@ class Match(Writer):
                 self._array(record, value)
             with self.b.if_then(self.b.icmp_signed("==", kind, c(K_INT))):
                 self._integer(record, value)
+        with self.records(entry, E_WRITTENS, E_WRITTEN, 1) as record:
+            for condition in self.layout.fixed(self.word(args, self.word(record, 0), P)):
+                self.leave_if(condition, self.no)
         with self.records(entry, E_PAIRS, E_PAIR, PAIR_WORDS) as record:
             self.leave_if(self._overlap(record, args), self.no)
         self.b.ret(ir.Constant(ir.IntType(1), 1))

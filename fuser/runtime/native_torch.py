@@ -3,7 +3,7 @@
 In: torch as it is installed. Out: `library()`, a block of words for native code, or None where this torch cannot be
 asked; `need`, what a tensor argument must be; `entry`, the native form of a `CudaCall`. Tensors are looked at through
 the table of C functions that DLPack 1.2 defines (`__dlpack_c_exchange_api__`), and nothing of torch's own objects is
-read. What that table does not tell (gradients, lazy negatives and conjugates) is asked by name.
+read. What that table does not tell (gradients, lazy negatives and conjugates, inference) is asked by name.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from fuser.runtime.native_numbers import number_need
 if TYPE_CHECKING:
     from fuser.runtime.quickcuda import CudaCall
 
-NAMES = ((w.T_GRAD, "requires_grad"), (w.T_NEGATED, "is_neg"), (w.T_CONJUGATED, "is_conj"))
+NAMES = (
+    (w.T_GRAD, "requires_grad"), (w.T_NEGATED, "is_neg"), (w.T_CONJUGATED, "is_conj"), (w.T_INFERENCE, "is_inference"),
+)  # fmt: skip
 
 
 class _Exchange(ctypes.Structure):
@@ -66,9 +68,11 @@ def library() -> Any:
     names = [sys.intern(name) for _, name in NAMES]
     for (word, _), name in zip(NAMES, names, strict=True):
         words[word] = id(name)
+    modes = [sys.modules["torch"].is_grad_enabled, sys.modules["torch"].is_inference_mode_enabled]
+    words[w.T_RECORDING], words[w.T_INFERRING] = map(id, modes)
     words[w.T_FALSE] = id(False)
     block = (ctypes.c_int64 * len(words))(*words)
-    block.names = names  # type: ignore[attr-defined]
+    block.keep = (names, modes)  # type: ignore[attr-defined]
     return block
 
 

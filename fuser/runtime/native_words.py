@@ -40,8 +40,12 @@ WRITEABLE = 0x0400
     Y_CURRENT, LIBRARY_WORDS,
 ) = range(13)  # fmt: skip
 
-# torch's DLPack functions, the driver's question for the current device, and what is asked of a tensor by name.
-T_SEE, T_STREAM, T_CURRENT, T_GRAD, T_NEGATED, T_CONJUGATED, T_FALSE, TORCH_WORDS = range(8)
+# torch's DLPack functions, the driver's question for the current device, what is asked of a tensor by name, and the
+# functions that tell torch's modes.
+(
+    T_SEE, T_STREAM, T_CURRENT, T_GRAD, T_NEGATED, T_CONJUGATED, T_INFERENCE, T_RECORDING, T_INFERRING, T_FALSE,
+    TORCH_WORDS,
+) = range(11)  # fmt: skip
 # The DLTensor of dlpack.h: address, device (kind and number), rank with dtype, shape, strides, offset.
 D_DATA, D_DEVICE, D_RANK, D_SHAPE, D_STRIDES, D_OFFSET, D_WORDS = range(7)
 D_COMPLEX = 5  # kDLComplex, the code of a dtype

@@ -149,6 +149,19 @@ def test_stores_reach_the_tensor() -> None:
         assert torch.allclose(total, wanted.sum())
 
 
+@needs_native
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_parameters_take_the_native_road_where_no_gradients_are_recorded(mode: Callable[[], Any]) -> None:
+    run, x, w = fuser.compile(affine), base(6, 35), torch.nn.Parameter(base(6, 35))
+    with mode():
+        found = settled(run, x, w)
+        assert run._roads.native(x, w) is not NotImplemented
+    assert torch.equal(found, affine(x, w.detach()))
+    assert run._roads.native(x, w) is NotImplemented
+    with pytest.raises(GradientError):
+        run(x, w)
+
+
 # -- what memory does not tell -----------------------------------------------------------------------------
 @needs_native
 def test_gradients_are_seen_after_calls_without() -> None:

@@ -44,6 +44,58 @@ def test_backward_after_a_store_raises_as_after_torch_s_own(road: str, program: 
         loss.backward()
 
 
+def inferred() -> Any:
+    with torch.inference_mode():
+        return torch.ones(5)
+
+
+@pytest.mark.parametrize("program", [store, store_only])
+@pytest.mark.parametrize("known", [torch.ones, lambda n: inferred()], ids=["plain", "inference"])
+@pytest.mark.parametrize("road", ROADS)
+def test_inference_tensors_are_stored_into_in_inference_mode_only(
+    road: str, known: Callable[[int], Any], program: Callable[..., Any]
+) -> None:
+    """As torch has it. known: the tensors of the calls before, in inference mode."""
+    run, x, y = fuser.compile(program), inferred(), torch.ones(5)
+    with torch.inference_mode():
+        before = known(5)
+        for _ in range(ROADS[road]):
+            run(before, y)
+        run(x, y)
+    stored = x.clone()
+    assert not torch.equal(stored, torch.ones(5))
+    with pytest.raises(FuserError, match="`x` is stored into") as caught:
+        run(x, y)
+    assert "torch.inference_mode()" in str(caught.value)
+    assert torch.equal(x, stored)
+    run(torch.ones(5), x)  # it may be read
+
+
+@pytest.mark.parametrize("road", ROADS)
+def test_inference_tensors_as_out(road: str) -> None:
+    run, x, out = fuser.compile(doubled), inferred(), inferred()
+    with torch.inference_mode():
+        for _ in range(ROADS[road] + 1):
+            assert run(x, out=out) is out
+    for _ in range(ROADS[road] + 1):
+        with pytest.raises(FuserError, match="out= cannot be written"):
+            run(x, out=out)
+    torch.testing.assert_close(run(x), torch.tanh(x) * 2)
+
+
+@pytest.mark.parametrize("road", ROADS)
+def test_leaves_that_require_grad_are_stored_into_without_grad_only(road: str) -> None:
+    run, leaf, y = fuser.compile(store_only), torch.ones(5, requires_grad=True), torch.ones(5)
+    with torch.no_grad():
+        for _ in range(ROADS[road] + 1):
+            run(leaf, y)
+    stored = leaf.detach().clone()
+    assert torch.equal(stored, torch.full((5,), ROADS[road] + 2.0))
+    with pytest.raises(GradientError, match="`x` requires grad"):
+        run(leaf, y)
+    assert torch.equal(leaf.detach(), stored)
+
+
 @pytest.mark.parametrize("road", ROADS)
 def test_backward_after_out_raises(road: str) -> None:
     run, x, out = fuser.compile(doubled), torch.ones(5), torch.zeros(5)
