@@ -1,6 +1,6 @@
 """What readers see of the results: the README's picture and table, and those of all rows beside the results.
 
-In: `gpu.json` and `cpu.json` of a folder, and `gpu-earlier.json` where there is one: peers that the last run lacked.
+In: `gpu.json` and `cpu.json` of a folder.
 Out: `gpu.svg` and `gpu-short.svg` there, and the speed sections of the two READMEs. The README shows one row a family,
 chosen for the question it answers and not for its answer.
 """
@@ -34,8 +34,5 @@ def publish(results: Path, readme: Path) -> list[Path]:
     written = [plot.draw(records[0], results / "gpu.svg"), plot.draw(records[0], results / "gpu-short.svg", PICTURE)]
     seen = report.against_peers(records)
     report.write_section(readme, report.table(seen, [*TABLE, *CPU]))
-    text = report.table(seen)
-    if (earlier := results / "gpu-earlier.json").exists():
-        text += "\n\n" + report.beside(records[0], json.loads(earlier.read_text(encoding="utf-8")))
-    report.write_section(results / "README.md", text)
+    report.write_section(results / "README.md", report.table(seen))
     return [*written, readme, results / "README.md"]

@@ -148,26 +148,6 @@ def behind(rows: Sequence[Record]) -> str:
     return f"Faster than fuser by more than {100 * MARGIN:.0f}%: {worst}."
 
 
-def beside(record: Record, earlier: Record) -> str:
-    """Peers that only an earlier run had, as shares of a copy of that run, beside fuser's in this one."""
-    lines = [
-        f"Peers that the run above did not have, as they were in one of {earlier['date'][:16]} on the same card model "
-        f"({_versions(earlier)}); % of a copy of the same run each.",
-        "",
-        "| workload | fuser | fuser then | peer then |",
-        "|---|--:|--:|---|",
-    ]
-    now = {row["id"]: row for row in record["rows"] if "fuser" in timed(row)}
-    for row in earlier["rows"]:
-        times = timed(row)
-        others = [f"{n} {_speed(row, us)}" for n, us in times.items() if n != "fuser"]
-        if row["id"] in now and others:
-            ours = now[row["id"]]
-            shown_now = _speed(ours, timed(ours)["fuser"])
-            lines.append(f"| {row['name']} | {shown_now} | {_speed(row, times['fuser'])} | {', '.join(others)} |")
-    return "\n".join(lines)
-
-
 def cpu_table(record: Record, only: tuple[str, ...] = ()) -> str:
     """A row a workload: milliseconds by peer, and the ratio to the best."""
     peers = _peers(record)

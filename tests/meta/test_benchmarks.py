@@ -164,15 +164,6 @@ def test_the_table_says_who_is_faster_and_times_what_no_copy_bounds() -> None:
     assert "| nbody | 1074 | 0.24 ms | 1 | 1 | jax 0.20 ms | 0.83x |" in report.table([{**GPU_RECORD, "rows": [bound]}])
 
 
-def test_peers_of_an_earlier_run_stand_beside_this_one() -> None:
-    row = GPU_RECORD["rows"][0]  # type: ignore[index]
-    runs = {"fuser": {"us": 500.0}, "quack": {"us": 250.0}}
-    earlier = {**GPU_RECORD, "date": "2025-12-31T23:59:59", "rows": [{**row, "runs": runs}, {"id": "P02", "runs": {}}]}  # type: ignore[dict-item]
-    text = report.beside(GPU_RECORD, earlier)
-    assert "2025-12-31T23:59" in text
-    assert text.endswith("| abs_sum | 104% | 50% | quack 100% |")
-
-
 def test_errors_name_files_but_no_folders() -> None:
     short = gpu._short(RuntimeError("no /some/where/lib/_ir.so here, and 3/4 of a/b stay\nmore"))
     assert short.startswith("RuntimeError: no _ir.so here, and 3/4 of a/b stay")
