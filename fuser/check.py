@@ -1,6 +1,7 @@
 """Comparing a compiled function with the reference.
 
-In: a `Compiled` and arguments. Out: a `Verdict` per result, or CheckFailed saying where and by how much.
+In: a `Compiled` and arguments. Out: a `Verdict` for every result and every argument that is stored into, or CheckFailed
+saying where and by how much.
 Tolerances: results of integer and bool dtype must be equal; floats may differ by `rtol` relative to the largest
 modulus that enters the sum of the result's row, because reductions are ordered per device kind.
 """
@@ -17,6 +18,7 @@ from fuser import dtypes, progress, trees
 from fuser.compiled import check_failed
 from fuser.record import dataclass
 from fuser.runtime import arrays
+from fuser.specs import ArraySpec
 
 if TYPE_CHECKING:
     from fuser.compiled import Compiled
@@ -26,7 +28,7 @@ RTOL = {"f16": 2e-3, "bf16": 1.6e-2, "f32": 2e-5, "f64": 1e-12}
 
 @dataclass(frozen=True)
 class Verdict:
-    """One result compared: largest absolute and relative difference, and where."""
+    """One result, or one argument that was stored into, compared: largest absolute and relative difference, and where."""
 
     name: str
     dtype: str
@@ -44,14 +46,21 @@ class Verdict:
 
 
 def host(value: Any) -> Any:
-    """A result on the host as a NumPy array or scalar."""
+    """A result on the host as a NumPy array or scalar; bfloat16 as ml_dtypes stores it."""
     family = arrays.family_of(value)
     if family == "cupy":
         return value.get()
     if family == "torch":
         value = value.detach().cpu()
-        return value.float().numpy() if "bfloat16" in str(value.dtype) else value.numpy()
-    return value
+        return _halves(value) if dtypes.find(str(value.dtype).removeprefix("torch.")) is dtypes.BF16 else value.numpy()
+    return value if family in (None, "numpy") else host(arrays.describe(value).base)
+
+
+def _halves(tensor: Any) -> Any:
+    """The bits of a bfloat16 tensor, a type that torch gives NumPy no name for."""
+    import torch
+
+    return tensor.view(torch.int16).numpy().view(dtypes.BF16.numpy)
 
 
 def to_host(tree: Any) -> Any:
@@ -62,26 +71,42 @@ def to_host(tree: Any) -> Any:
 
 def reference_results(compiled: Compiled, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     """What the program means: its graph evaluated node by node with NumPy; arguments are left alone."""
+    return _evaluate(compiled, args, kwargs)[0]
+
+
+def _evaluate(compiled: Compiled, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """(results, what is in the stored arguments afterwards, by name), by the reference."""
     from fuser import interpreter
 
-    host_args, host_kwargs = to_host(args), to_host(dict(kwargs))
-    bound, traced = compiled._trace(host_args, host_kwargs)
-    captured = [host(a) for a in compiled._source.captured(traced.graph)]
-    values = [np.array(i.base) for i in bound.infos] + captured
+    bound, traced = compiled._trace(args, kwargs)  # of the arrays themselves: methods are those of their library
+    given = [*(i.base for i in bound.infos), *compiled._source.captured(traced.graph)]
+    values = [np.array(host(a)) for a in given]
     outputs, effects = interpreter.evaluate(traced.graph, values, dict(bound.env))
-    del effects  # the reference returns results only; `compare` checks arguments through a second call
-    return trees.rebuild(traced.graph.output_tree, [o[()] if o.shape == () else o for o in outputs], bound.env)
+    stored = {
+        traced.graph.arguments[e.argument].name: v for e, v in zip(traced.graph.effects, effects, strict=True)
+    }  # of several stores into one argument the last
+    return trees.rebuild(traced.graph.output_tree, [o[()] if o.shape == () else o for o in outputs], bound.env), stored
+
+
+def stored(compiled: Compiled, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments that a call with these stores into, by name, as they are now."""
+    bound, traced = compiled._trace(args, kwargs)
+    given = [leaf for leaf, spec in zip(bound.leaves, bound.specs, strict=True) if isinstance(spec, ArraySpec)]
+    positions = dict.fromkeys(e.argument for e in traced.graph.effects if e.argument < len(given))
+    return {traced.graph.arguments[k].name: given[k] for k in positions}
 
 
 def compare(compiled: Compiled, args: tuple[Any, ...], kwargs: Mapping[str, Any], rtol: float | None) -> list[Verdict]:
-    """Run both and compare leaf by leaf; the compiled run works on copies, so arguments stay as they are."""
-    wanted = trees.flatten(reference_results(compiled, args, kwargs))[0]
+    """Run both and compare results leaf by leaf, then the arguments that the program stores into; the compiled run works
+    on copies, so arguments stay as they are."""
+    expected, changed = _evaluate(compiled, args, kwargs)
+    copies = copy.deepcopy((args, dict(kwargs)))
     with progress.task("run"):
-        got = trees.flatten(to_host(compiled(*copy.deepcopy(args), **copy.deepcopy(dict(kwargs)))))[0]
-    verdicts = [
-        _compare_leaf(f"result {k}" if len(got) > 1 else "result", g, w, rtol)
-        for k, (g, w) in enumerate(progress.track(tuple(zip(got, wanted, strict=True)), "compare"))
-    ]
+        got = trees.flatten(to_host(compiled(*copies[0], **copies[1])))[0]
+    names = [f"result {k}" if len(got) > 1 else "result" for k in range(len(got))]
+    pairs = [p for p in zip(names, got, trees.flatten(expected)[0], strict=True) if p[1] is not None]
+    pairs += [(f"argument {n}", host(a), changed[n]) for n, a in stored(compiled, *copies).items()]
+    verdicts = [_compare_leaf(*pair) for pair in progress.track(pairs, "compare")]
     bad = [v for v in verdicts if v.largest > 0 and not _within(v, rtol)]
     if bad:
         notes = [f"{v}, at {v.where}: got {v.got}, reference {v.wanted}" for v in bad]
@@ -89,7 +114,7 @@ def compare(compiled: Compiled, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     return verdicts
 
 
-def _compare_leaf(name: str, got: Any, wanted: Any, rtol: float | None) -> Verdict:
+def _compare_leaf(name: str, got: Any, wanted: Any) -> Verdict:
     a, b = np.asarray(got), np.asarray(wanted)
     if a.shape != b.shape or a.dtype != b.dtype:
         raise check_failed(f"{name} is {a.dtype}{a.shape}, the reference {b.dtype}{b.shape}", [])

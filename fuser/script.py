@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -67,24 +67,35 @@ def _check(compiled: Compiled, placed: Sequence[Any], echo: Echo) -> None:
 
 
 def run(compiled: Compiled, values: Sequence[Any], checked: bool, out: str | None, echo: Echo) -> Any:
-    """Run once, print what came out, optionally check and save."""
+    """Run once, print what came out (results, and arguments that were stored into), optionally check and save."""
+    from fuser.check import stored
+
     placed = _placed(compiled, values)
     with progress.task("run"):
         result = compiled(*placed)
-    for k, leaf in enumerate(trees.flatten(result)[0]):
+    leaves = [leaf for leaf in trees.flatten(result)[0] if leaf is not None]
+    changed = stored(compiled, placed, {})
+    for k, leaf in enumerate(leaves):
         echo(f"result {k}: {_describe(leaf)}")
+    for name, leaf in changed.items():
+        echo(f"argument {name}: {_describe(leaf)}")
     if checked:
         _check(compiled, placed, echo)
     if out:
-        from fuser.check import to_host
-
-        try:
-            with progress.task("save", now=out):
-                np.savez(out, *trees.flatten(to_host(result))[0])
-        except OSError as error:
-            raise ArgumentError(f"cannot write {out}: {error.strerror or error}", "bad-out") from None
+        _save(out, leaves, changed)
         echo(f"saved {out}")
     return result
+
+
+def _save(out: str, leaves: Sequence[Any], changed: Mapping[str, Any]) -> None:
+    """Results as `arr_0`, `arr_1`, ..., arguments that were stored into by name."""
+    from fuser.check import to_host
+
+    try:
+        with progress.task("save", now=out):
+            np.savez(out, *to_host(list(leaves)), **to_host(dict(changed)))
+    except OSError as error:
+        raise ArgumentError(f"cannot write {out}: {error.strerror or error}", "bad-out") from None
 
 
 def _placed(compiled: Compiled, values: Sequence[Any]) -> list[Any]:

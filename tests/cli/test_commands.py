@@ -120,6 +120,15 @@ def test_run_saves_and_checks(fuserc: Shell, tmp_path: Path) -> None:
     np.testing.assert_allclose(np.load(results)["arr_0"].sum(axis=1), 1, rtol=1e-5)
 
 
+def test_run_of_a_program_that_only_stores(fuserc: Shell, tmp_path: Path) -> None:
+    program, results = tmp_path / "relax.fuse", tmp_path / "u.npz"
+    program.write_text("def relax(u: f32[n]) -> None:\n    u[1:-1] = 0.5 * (u[:-2] + u[2:])\n")
+    out = fuserc("run", str(program), "--dims", "n=16", "--out", str(results), "--check", "--device", "cpu")
+    assert out.startswith("argument u: float32[16] ")
+    assert "check: argument u float32[16]: equal bit for bit" in out
+    assert np.load(results)["u"].shape == (16,)
+
+
 def test_run_with_declared_sums_of_dims(fuserc: Shell) -> None:
     out = fuserc("run", str(EXAMPLES / "swiglu.fuse"), "--dims", "n=4,d=10", "--check", "--device", "cpu")
     assert "bfloat16[4, 10]" in out
