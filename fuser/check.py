@@ -28,7 +28,7 @@ RTOL = {"f16": 2e-3, "bf16": 1.6e-2, "f32": 2e-5, "f64": 1e-12}
 
 @dataclass(frozen=True)
 class Verdict:
-    """One result, or one argument that was stored into, compared: largest absolute and relative difference, and where."""
+    """One result, or one argument that was stored into: largest absolute and relative difference, and where."""
 
     name: str
     dtype: str
@@ -51,16 +51,10 @@ def host(value: Any) -> Any:
     if family == "cupy":
         return value.get()
     if family == "torch":
-        value = value.detach().cpu()
-        return _halves(value) if dtypes.find(str(value.dtype).removeprefix("torch.")) is dtypes.BF16 else value.numpy()
+        from fuser.runtime import tensors
+
+        return tensors.to_numpy(value)
     return value if family in (None, "numpy") else host(arrays.describe(value).base)
-
-
-def _halves(tensor: Any) -> Any:
-    """The bits of a bfloat16 tensor, a type that torch gives NumPy no name for."""
-    import torch
-
-    return tensor.view(torch.int16).numpy().view(dtypes.BF16.numpy)
 
 
 def to_host(tree: Any) -> Any:
@@ -97,8 +91,8 @@ def stored(compiled: Compiled, args: tuple[Any, ...], kwargs: Mapping[str, Any])
 
 
 def compare(compiled: Compiled, args: tuple[Any, ...], kwargs: Mapping[str, Any], rtol: float | None) -> list[Verdict]:
-    """Run both and compare results leaf by leaf, then the arguments that the program stores into; the compiled run works
-    on copies, so arguments stay as they are."""
+    """Run both and compare results leaf by leaf, then the arguments that the program stores into; the compiled run
+    works on copies, so arguments stay as they are."""
     expected, changed = _evaluate(compiled, args, kwargs)
     copies = copy.deepcopy((args, dict(kwargs)))
     with progress.task("run"):

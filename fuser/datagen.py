@@ -49,7 +49,7 @@ def _load(path: str) -> Any:
     try:
         loaded = np.load(path, allow_pickle=False)
     except (OSError, ValueError) as error:
-        raise ArgumentError(f"cannot load {path}: {error}", "bad-arg") from None
+        raise ArgumentError(f"cannot load {path}: {getattr(error, 'strerror', None) or error}", "bad-arg") from None
     if isinstance(loaded, np.lib.npyio.NpzFile):
         raise ArgumentError(f"{path} holds several arrays", "bad-arg", notes=["save each as .npy"])
     return loaded

@@ -42,6 +42,7 @@ REASONS: Mapping[str, str] = {
     "effect": "an argument's old value is still read",
     "length": "a longer kernel would compile slower, not run faster",
     "budget": "not examined: search budget spent",
+    "argument": "an argument, which the kernel reads from memory",
     "unconnected": "nothing flows between them",
 }
 

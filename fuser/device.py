@@ -64,8 +64,8 @@ class Device:
 
     @property
     def label(self) -> str:
-        """As plans print it: `sm_90 (H200)`."""
-        return str(self)
+        """As plans print it: `sm_90 (H200)`; `cpu, 2 cores`."""
+        return f"{self.name}, {self.model}" if self.kind == "cpu" else str(self)
 
     def occupancy(self, registers: int, block: int, shared: int = 0) -> int:
         """Resident threads an SM for a kernel with these resources (registers granted in granules of 8)."""

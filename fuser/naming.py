@@ -69,6 +69,11 @@ class Names:
     def __getitem__(self, node_id: int) -> str:
         return self._by_id[node_id]
 
+    @cached_property
+    def _values(self) -> list[Node]:
+        """What can be asked for: everything with a name of its own but numbers."""
+        return [n for n in self.graph.nodes if self.shown[n] is n and not isinstance(n.attrs, ScalarAttrs)]
+
     def find(self, spelling: str | int) -> list[Node]:
         """Nodes that a variable name, operator name (`exp`, `exp.2`), `line 3` or node id means.
 
@@ -77,7 +82,7 @@ class Names:
         by_id = self.graph.by_id
         if isinstance(spelling, int):
             return [by_id[spelling]] if spelling in by_id else []
-        values = [n for n in self.graph.nodes if self.shown[n] is n and not isinstance(n.attrs, ScalarAttrs)]
+        values = self._values
         if spelling.startswith("line ") and spelling[5:].strip().isdigit():
             line = int(spelling[5:])
             return [n for n in values if n.op != "input" and line in (s.line for s in self.graph.spans.get(n, ())[:1])]
@@ -92,7 +97,10 @@ class Names:
 
     def near(self, spelling: str | int) -> list[str]:
         """A hint line with the closest names, or the first of all when nothing is close."""
-        known = sorted({self._by_id[n.id] for n in self.graph.nodes if not isinstance(n.attrs, ScalarAttrs)})
+        for symbol, kind in ((f"={spelling}", "a number"), (spelling, "a length")):
+            if symbol in self.graph.symbols:
+                return [f"`{spelling}` is {kind} of the call, which kernels are given"]
+        known = sorted({self._by_id[n.id] for n in self._values})
         import difflib
 
         close = difflib.get_close_matches(str(spelling), known, 3)
@@ -102,13 +110,14 @@ class Names:
 
     def candidates(self, found: Sequence[Node]) -> list[str]:
         """One line a node, for a name that means several: `exp.2  line 4  f32[n, d]`."""
+        bases = [self._base(n) for n in self._values]
         rows = []
         for n in found:
             name = self._by_id[n.id]
             span = next(iter(self.graph.spans.get(n, ())), None)
             rows.append(
                 (
-                    name if name.rpartition(".")[2].isdigit() else f"{name}.1",
+                    name if name.rpartition(".")[2].isdigit() or bases.count(name) == 1 else f"{name}.1",
                     f"line {span.line}" if span else "",
                     f"{n.op} {n.dtype}{_dims(n)}",
                 )

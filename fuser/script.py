@@ -74,7 +74,7 @@ def run(compiled: Compiled, values: Sequence[Any], checked: bool, out: str | Non
     with progress.task("run"):
         result = compiled(*placed)
     leaves = [leaf for leaf in trees.flatten(result)[0] if leaf is not None]
-    changed = stored(compiled, placed, {})
+    changed = stored(compiled, tuple(placed), {})
     for k, leaf in enumerate(leaves):
         echo(f"result {k}: {_describe(leaf)}")
     for name, leaf in changed.items():
@@ -207,7 +207,7 @@ def info_lines() -> Iterator[str]:
             yield f"  {package} {metadata.version(package)}"
         except metadata.PackageNotFoundError:
             continue
-    yield f"cpu: {devices.find('cpu').label}"
+    yield f"cpu: {devices.find('cpu').model}"
     reason = cuda.why_unavailable()
     if reason:
         yield f"cuda: not used, {reason}"
@@ -238,6 +238,8 @@ def demo(device: str | None, echo: Echo) -> None:
     echo(DEMO.strip() + "\n")
     value = _on_device(photo, tone_map)
     echo(tone_map.plan(value).to_text())
+    if device and devices.find(device).name != "cpu" and device != "cuda":
+        return  # an architecture: planned for only
     run(tone_map, [value], True, None, echo)
     echo(f"ran on {origin}")
 

@@ -41,23 +41,29 @@ def answer(plan: Plan, a: Node, b: Node) -> Answer:
     a, b = plan.names.shown[a], plan.names.shown[b]
     first, second = (a, b) if a.id <= b.id else (b, a)
     exact = tuple(d for d in plan.decisions if _ends(plan, d) == {first, second})
-    inside = [e for e in because.edges(plan) if e.kind != "input" or e.source.op == "input"]
+    inside = _inside(plan)
     shared = [e for e in inside if {e.source, e.reader} == {first, second}]
     together = bool(_homes(plan, first) & _homes(plan, second) or shared)
     verdict = "fused" if together else "apart"
     relevant = exact if exact or together else _between(plan, first, second)
+    step = None if relevant or together else _crossing(plan, first, second)
+    if step and set(step) != {first, second}:
+        return _on_the_way(plan, first, second, step)
     deciding = next((d for d in reversed(relevant) if d.verdict == verdict), None)
     if together and deciding is None and not shared:
         deciding = _batched(plan, first, second)
-    head = f"{plan.names[first.id]} -> {plan.names[second.id]}  {verdict} ({_kernel_names(plan, first, second)})"
+    labels = _kernel_names(plan, first, second, together)
+    head = f"{plan.names[first.id]} -> {plan.names[second.id]}  {verdict} ({labels})"
     code = deciding.reason if deciding else "view" if shared else "unconnected"
     numbers = dict(deciding.numbers) if deciding else {}
     if shared:
         numbers["saves_bytes"] = sum(e.saves for e in inside if e in shared or _reads_with(e, shared[0]))
         return Answer(together, code, _sentence(head, because.reason(plan, shared[0]), numbers), numbers, relevant)
     if deciding is None:
+        if first.op == "input" and any(first.id in plan.groups[k].inputs for k in _homes(plan, second)):
+            code = "argument"
         words = "one kernel computes both; nothing flows from one straight to the other"
-        return Answer(together, code, f"{head}: {words if together else REASONS['unconnected']}", {}, relevant)
+        return Answer(together, code, f"{head}: {words if together else REASONS[code]}", {}, relevant)
     boundary = next((x for x in facts.apart(plan) if x.decision in relevant), None)
     if boundary is not None:
         numbers["saves_bytes"] = boundary.bytes
@@ -65,6 +71,42 @@ def answer(plan: Plan, a: Node, b: Node) -> Answer:
     return Answer(
         together, code, _sentence(head, words, numbers, "" if exact else "between the two kernels: "), numbers, relevant
     )
+
+
+def _inside(plan: Plan) -> list[because.Edge]:
+    """What flows inside kernels, and the reads of arguments that serve several operators."""
+    found = list(because.edges(plan))
+    several = {(e.source, e.group) for e in found if e.kind == "input" and e.saves}
+    return [e for e in found if e.kind != "input" or (e.source.op == "input" and (e.source, e.group) in several)]
+
+
+def _crossing(plan: Plan, first: Node, second: Node) -> tuple[Node, Node] | None:
+    """On the way from one value to another that is computed from it, the first step that leaves the former's kernel;
+    None where there is no way."""
+    toward: dict[Node, Node] = {}  # a value on a way -> the next one on it
+    pending = [second]
+    while pending:
+        node = pending.pop()
+        for source in node.inputs:
+            if source.id >= first.id and source not in toward:
+                toward[source] = node
+                pending.append(source)
+    node = first if _homes(plan, first) else toward.get(first, second)  # an argument counts where it is read
+    home = _homes(plan, node)
+    while node in toward:
+        reader = toward[node]
+        if not _homes(plan, reader) & home:
+            return plan.names.shown[node], plan.names.shown[reader]
+        node = reader
+    return None
+
+
+def _on_the_way(plan: Plan, first: Node, second: Node, step: tuple[Node, Node]) -> Answer:
+    """The answer for values between which others are computed elsewhere: what ends the first one's kernel."""
+    names = plan.names
+    head = f"{names[first.id]} -> {names[second.id]}  apart ({_kernel_names(plan, first, second)})"
+    found = answer(plan, *step)
+    return Answer(False, found.reason, f"{head}: on the way, {found.text}", found.numbers, found.decisions)
 
 
 def _reads_with(edge: because.Edge, one: because.Edge) -> bool:
@@ -117,12 +159,12 @@ def _batched(plan: Plan, a: Node, b: Node) -> Decision | None:
     return None
 
 
-def _kernel_names(plan: Plan, a: Node, b: Node) -> str:
+def _kernel_names(plan: Plan, a: Node, b: Node, together: bool = False) -> str:
     labels = [k.label for k in plan.outline]
     one, other = _homes(plan, a), _homes(plan, b)
-    if one & other or not (one and other):
-        return labels[min(one & other or one | other)] if one | other else "memory"
-    return f"{labels[min(one)]} | {labels[min(other)]}"
+    if one & other or (together and one | other):
+        return labels[min(one & other or one | other)]
+    return " | ".join(labels[min(home)] if home else "memory" for home in (one, other))
 
 
 def _number(value: float | int | str) -> str:

@@ -224,7 +224,11 @@ def registers(k: PlannedKernel) -> str:
     """`52 predicted, 48 compiled, 0 spilled (limit 255)`; empty where the target reports none."""
     if k.registers < 0:
         missing = bool(k.built) and isinstance(k.schedule, CudaSchedule)
-        return f"{k.predicted.get('registers', 0):.0f} predicted; NVRTC is not here to compile" if missing else ""
+        return (
+            f"{k.predicted.get('registers', 0):.0f} predicted; not compiled: install the extra `nvrtc`"
+            if missing
+            else ""
+        )
     guess = f"{k.predicted['registers']:.0f} predicted, " if "registers" in k.predicted else ""
     spilled = "0 spilled" if k.spills <= 0 else f"{units.size(k.spills)} spilled"
     return f"{guess}{k.registers} compiled, {spilled} (limit 255)"

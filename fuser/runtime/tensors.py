@@ -1,4 +1,4 @@
-"""Fresh torch tensors, by the shortest way that this torch has.
+"""Fresh torch tensors, by the shortest way that this torch has; and tensors as NumPy arrays.
 
 In: shape, dtype, place. Out: what makes such a tensor, as a callable with its arguments. Its own file because the long
 road, the short ones and native code make them alike. On a GPU memory is torch's allocator's; on the CPU large tensors
@@ -81,3 +81,13 @@ def _swift(kind: str) -> Callable[..., Any] | None:
         return None
     guards = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
     return getattr(guards, f"_empty_strided_{kind}", None)
+
+
+def to_numpy(tensor: Any) -> Any:
+    """A tensor's elements on the host; bfloat16, a type that torch gives NumPy no name for, as ml_dtypes stores it."""
+    import torch
+
+    tensor = tensor.detach().cpu()
+    if tensor.dtype is torch.bfloat16:
+        return tensor.view(torch.int16).numpy().view(dtypes.BF16.numpy)
+    return tensor.numpy()

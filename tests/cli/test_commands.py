@@ -163,6 +163,12 @@ def test_demo(fuserc: Shell) -> None:
     assert "check: result float32[512, 512, 3]" in out
 
 
+def test_demo_for_an_architecture_plans_only(fuserc: Shell) -> None:
+    out = fuserc("demo", "--device", "sm_90")
+    assert "sm_90 (H200)" in out
+    assert "result 0" not in out
+
+
 # -- refusals --------------------------------------------------------------------------------------
 REFUSED = {
     "no-file": ["nowhere.fuse"],

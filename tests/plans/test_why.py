@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 import fuser
+from fuser.errors import NameResolutionError
 from fuser.plan import Plan
 
 
@@ -54,3 +56,47 @@ def test_the_kernel_between_is_named() -> None:
         return a / (a @ a), -a
 
     assert "matmul lies between them" in plan(fn, zeros(4096, 4096)).to_text()
+
+
+def test_what_lies_on_the_way_is_named() -> None:
+    def fn(x: Any, w: Any) -> Any:
+        h = np.exp(x)
+        y = h @ w
+        z = y * 2.0
+        return z
+
+    found = plan(fn, zeros(256, 128), zeros(128, 64))
+    said = found.why("h", "z")
+    assert not said.together
+    assert said.reason == "library"
+    assert "on the way, h -> " in said.text
+    assert "apart (memory | L1): on the way" not in found.why("w", "y").text
+    assert found.why("x", "w").reason == "unconnected"
+
+
+def test_arguments_are_read_from_memory() -> None:
+    found = plan(lambda x, w: np.exp(x) @ w, zeros(256, 128), zeros(128, 64))
+    assert found.why("w", "out").reason == "argument"
+    assert (
+        found.why("x", "exp").text == "x -> exp  apart (memory | K1): an argument, which the kernel reads from memory"
+    )
+    both = plan(lambda x: x / x.sum(axis=1, keepdims=True), zeros(256, 128))
+    assert both.why("x", "sum").together
+
+
+def test_numbers_of_the_call_are_no_values() -> None:
+    found = fuser.compile("lambda x, h: 2.0 * h * x").plan("f32[8, 9]", 0.5)
+    with pytest.raises(NameResolutionError, match="`h` is a number of the call"):
+        found.why("h", "out")
+    with pytest.raises(NameResolutionError, match=r"there are out, x$"):
+        found.why("nothing", "out")
+
+
+def test_candidates_go_by_the_names_that_plans_print() -> None:
+    def fn(x: Any) -> Any:
+        y = np.exp(x - 1.0) * (x - 2.0)
+        return y
+
+    line, found = fn.__code__.co_firstlineno + 1, plan(fn, zeros(9))
+    with pytest.raises(NameResolutionError, match=r"(?s)subtract\.1 .*  exp  .*subtract\.2 "):
+        found.why(f"line {line}", "x")
