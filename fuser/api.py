@@ -67,9 +67,7 @@ def compile(
     tune: the first call of a size class measures schedules beside the formula's, unless the disk cache has the outcome.
     cuda_graph: on a GPU, replay the kernels of a call as one CUDA graph.
     """
-    if rounding not in ("graph", "each-op"):
-        raise ArgumentError(f"rounding={rounding!r}", "bad-option", notes=['it is "graph" or "each-op"'])
-    names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
+    names = static_argnames if isinstance(static_argnames, str) else tuple(static_argnames)
     options = Options(device, fast_math, rounding, names, expect_kernels, tune, cuda_graph)
     if fn is None:
         return lambda function: Compiled(_PythonSource(function), options, toolchain)

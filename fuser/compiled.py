@@ -29,7 +29,7 @@ from fuser.quick import Roads, Ticket
 from fuser.runtime import arrays, call, foreign
 from fuser.runtime.arrays import ArrayInfo, Place
 from fuser.runtime.quiet import collection_paused
-from fuser.source import Options, Source
+from fuser.source import Options, Source, checked
 from fuser.specs import ArraySpec, Spec
 from fuser.toolchain import Toolchain
 from fuser.traces import Launchable, Traced, classify, launch_key, may_store, reduced_lengths, static_dims
@@ -47,9 +47,9 @@ class Compiled:
     """A compiled function: call it as the original. One object serves all shapes, dtypes, devices and threads."""
 
     def __init__(self, source: Source, options: Options, toolchain: Callable[[], Toolchain]) -> None:
-        self._source, self._options, self._toolchain = source, options, toolchain
         self._signature = source.signature
-        self._static = frozenset(options.static_argnames)
+        self._source, self._options, self._toolchain = source, checked(options, self._signature), toolchain
+        self._static = frozenset(self._options.static_argnames)
         self._request = Request()
         self._traces: dict[Any, list[Traced]] = {}
         self._lock = threading.RLock()

@@ -321,3 +321,6 @@ class Plan:
         from fuser.draw.text import summary
 
         return summary(self)
+
+    def __repr__(self) -> str:
+        return f"<fuser.Plan {self.graph.name}: {self}>"

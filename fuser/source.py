@@ -1,14 +1,17 @@
 """What is compiled, and how: the two things a `Compiled` is made of.
 
-Out: `Source`, which `api` implements for Python functions and for functions of `.fuse` programs; `Options`.
+Out: `Source`, which `api` implements for Python functions and for functions of `.fuse` programs; `Options`, checked.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
+from fuser import device as devices
+from fuser.errors import ArgumentError
 from fuser.graph import Graph
 from fuser.quick import Always, Watch
 from fuser.record import dataclass
@@ -55,7 +58,27 @@ class Options:
     device: str | None = None
     fast_math: bool = False
     rounding: str = "graph"
-    static_argnames: tuple[str, ...] = ()
+    static_argnames: str | tuple[str, ...] = ()  # a tuple once `checked`
     expect_kernels: int | None = None
     tune: bool = False
     cuda_graph: bool = False
+
+
+def checked(options: Options, signature: inspect.Signature) -> Options:
+    """The options, if a function with this signature takes them; else ArgumentError [bad-option] or DeviceError."""
+    names = (options.static_argnames,) if isinstance(options.static_argnames, str) else options.static_argnames
+    if options.rounding not in ("graph", "each-op"):
+        raise _bad(f"rounding={options.rounding!r}", 'it is "graph" or "each-op"')
+    if options.expect_kernels is not None and type(options.expect_kernels) is not int:
+        raise _bad(f"expect_kernels={options.expect_kernels!r}", "it is a number of kernels")
+    if options.device is not None:
+        devices.find(options.device)
+    parameters = signature.parameters
+    unknown = [n for n in names if n not in parameters]
+    if unknown and not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
+        raise _bad(f"static_argnames: there is no parameter {unknown[0]!r}", f"there are {', '.join(parameters)}")
+    return replace(options, static_argnames=tuple(names))
+
+
+def _bad(message: str, hint: str) -> ArgumentError:
+    return ArgumentError(message, "bad-option", notes=[hint])

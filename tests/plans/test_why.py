@@ -84,6 +84,12 @@ def test_arguments_are_read_from_memory() -> None:
     assert both.why("x", "sum").together
 
 
+def test_a_plan_is_its_first_line_where_python_prints_it() -> None:
+    found = plan(lambda x: x + 1.0, zeros(9))
+    assert repr(found) == f"<fuser.Plan <lambda>: {found}>"
+    assert str(found).startswith("1 kernel, was 1 | ")
+
+
 def test_numbers_of_the_call_are_no_values() -> None:
     found = fuser.compile("lambda x, h: 2.0 * h * x").plan("f32[8, 9]", 0.5)
     with pytest.raises(NameResolutionError, match="`h` is a number of the call"):

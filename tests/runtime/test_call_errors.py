@@ -288,6 +288,11 @@ def test_calls_that_do_not_fit_the_signature() -> None:
     refused("array-subclass", python(lambda x: x, np.ma.masked_array([1.0])), "`x` is a MaskedArray", "np.asarray")
     refused("file-name", lambda: fuser.compile("norms.fuse"), "did you mean fuser.load?")
     refused("bad-option", lambda: fuser.compile(lambda x: x, rounding="none"), "rounding")
+    refused("bad-option", lambda: fuser.compile(lambda x: x).with_options(rounding="none"), "rounding")
+    refused("bad-option", lambda: fuser.compile(lambda x: x, expect_kernels="1"), "expect_kernels")  # type: ignore
+    refused("bad-option", lambda: fuser.compile(lambda x, n: x, static_argnames="m"), "'m'", "there are x, n")
+    refused("unknown-device", lambda: fuser.compile(lambda x: x, device="xpu"), "did you mean cpu?")
+    assert fuser.compile(lambda x, **more: x, static_argnames=["how"])(X, how="far") is not None
     refused("not-callable", lambda: fuser.compile(3), "int")  # type: ignore[call-overload]
     refused("no-identity", python(lambda x: np.max(x, axis=1), X[:, :0]), "no identity", "initial=")
 
