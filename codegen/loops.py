@@ -4,9 +4,8 @@ In: `KernelBuilder` calls of schedules. Out: `Kernel`, flat typed statements. Va
 exists only as the tuple of a LoadVec/StoreVec. A `Let` binds one operator of the table to variables and literals, so
 there is no expression nesting and a 5,000-operator chain is 5,000 statements.
 
-Core: Let, Mutable, Assign, Load, Store, LoadVec, StoreVec, For, If, Alloc. SIMT extension (CUDA): Special, Barrier,
-Shuffle, Collective, Ticket, asynchronous copies, prefetches, clusters, flags. CPU extension: For("parallel") and
-For("vector"). Meaning is what `codegen/simt.py` does.
+Core: Let, Mutable, Assign, Load, Store, LoadVec, StoreVec, For, If, Alloc. SIMT extension (CUDA): the others. CPU
+extension: For("parallel") and For("vector"). Meaning is what `codegen/simt.py` does.
 
 Integer division: `trunc_div` and `trunc_rem` on index types are C's, and only ever see non-negative operands.
 """
@@ -408,9 +407,7 @@ class Kernel:
 
 def children(s: Statement) -> tuple[tuple[Statement, ...], ...]:
     """The blocks inside a statement."""
-    if isinstance(s, For):
-        return (s.body,)
-    return (s.then, s.orelse) if isinstance(s, If) else ()
+    return (s.body,) if isinstance(s, For) else (s.then, s.orelse) if isinstance(s, If) else ()
 
 
 def walk(body: tuple[Statement, ...]) -> Iterator[Statement]:

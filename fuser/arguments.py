@@ -21,7 +21,7 @@ from fuser.keys import Layout, TraceKey, stride_symbol
 from fuser.record import dataclass
 from fuser.runtime import arrays
 from fuser.runtime.arrays import CPU, ArrayInfo, Family, Place
-from fuser.specs import ArraySpec, ScalarSpec, Spec, StaticSpec, symbolic_shape
+from fuser.specs import ArraySpec, ScalarSpec, Spec, StaticSpec, looks_like_array, symbolic_shape
 
 if TYPE_CHECKING:
     from fuser.graph import Graph
@@ -98,6 +98,8 @@ def bind(
             specs.append(ScalarSpec("complex"))
             env |= {f"={name}.real": leaf.real, f"={name}.imag": leaf.imag}
         else:
+            if root not in static_names:
+                _refuse_descriptions(leaf, name)
             specs.append(StaticSpec(_hashable(leaf, name)))
     family, place = placement(names, specs, infos)
     key = TraceKey(tree, _array_keys(specs), _scalar_keys(specs), _static_keys(specs), device or str(place))
@@ -177,6 +179,24 @@ def _scalar_keys(specs: Sequence[Spec]) -> tuple[str, ...]:
 def _static_keys(specs: Sequence[Spec]) -> tuple[Any, ...]:
     """Static values with their types (True == 1 in Python, but not as a static argument)."""
     return tuple((type(s.value).__name__, s.value) for s in specs if isinstance(s, StaticSpec))
+
+
+def _refuse_descriptions(value: Any, name: str) -> None:
+    """ArgumentError for what only describes an array, which a program would take for a setting."""
+    if isinstance(value, str) and "[" in value and looks_like_array(value):
+        what = f'the text "{value}"'
+    elif arrays.only_shaped(value):
+        what = f"a {type(value).__name__}"
+    else:
+        return
+    raise ArgumentError(
+        f"`{name}` is {what}: it describes an array and is none",
+        "description",
+        notes=[
+            "pass an array; to plan or compile for a description: f.plan(...), f.warm(...)",
+            f'a setting of the program that looks like one: static_argnames=("{name.partition(".")[0]}",)',
+        ],
+    )
 
 
 def _hashable(value: Any, name: str) -> Any:

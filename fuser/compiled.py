@@ -176,13 +176,17 @@ class Compiled:
         return call.bind(plan.graph, steps, bound.place, _with_strides(bound, (*bound.infos, *captured)))
 
     def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Bound:
-        try:
-            values = self._source.signature.bind(*args, **kwargs)  # its defaults may have been replaced
-        except TypeError as error:
-            raise ArgumentError(f"{self.__name__}{self._signature}: {error}", "call-signature") from None
+        values = self._arguments(args, kwargs)
         values.apply_defaults()
         device = self._options.device or ""
         return arguments.bind(values.arguments, self._static, self._request, device, self._source.dim_names)
+
+    def _arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
+        """Arguments by the names of their parameters."""
+        try:
+            return self._source.signature.bind(*args, **kwargs)  # its defaults may have been replaced
+        except TypeError as error:
+            raise ArgumentError(f"{self.__name__}{self._signature}: {error}", "call-signature") from None
 
     def _trace(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Bound, Traced]:
         """The call's trace, made if no kept one fits; scalars and dims are specialised on demand."""
@@ -272,8 +276,10 @@ class Compiled:
     def _plan_of(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any], device: str | None, to_run: bool = False
     ) -> Plan:
-        args, kwargs = arrays.from_specs(args), arrays.from_specs(kwargs)
-        bound, traced = self._trace(args, kwargs)
+        given = self._arguments(args, kwargs)
+        for parameter in [p for p in given.arguments if p not in self._static]:
+            given.arguments[parameter] = arrays.from_specs(given.arguments[parameter])
+        bound, traced = self._trace(given.args, given.kwargs)
         name = device or self._options.device
         place_device = self._resolve(name, bound.place) if name else self._device_of(bound)
         plan = self._plan_for(bound, traced, place_device, to_run)

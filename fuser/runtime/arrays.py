@@ -6,6 +6,7 @@ and fresh arrays *in kind*. No array library but NumPy is imported here unless t
 
 from __future__ import annotations
 
+import operator
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -13,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fuser import dtypes
+from fuser import dtypes, trees
 from fuser.dtypes import DType
 from fuser.errors import DTypeError, GradientError, UnsupportedError
 from fuser.record import dataclass
@@ -90,27 +91,45 @@ class SpecArray:
     offset: int = 0
 
 
-DEFAULT_DIM = 1024  # size of a named dim that nobody gave a size
+DEFAULT_DIM = 1024  # size of a dim that nobody gave a size
 
 
 def from_specs(tree: Any, sizes: Mapping[str, int] | None = None) -> Any:
-    """Specs inside a tuple, list or dict of arguments as `SpecArray`s: text like `"f32[n, 64]"`, `ArraySpec`s, or
-    anything else with `shape` and `dtype` that is no array of a known library. `sizes` binds named dims."""
+    """Specs nested in arguments as `SpecArray`s: text like `"f32[n, 64]"`, `ArraySpec`s, torch's meta tensors, and what
+    else is `only_shaped`. `sizes` binds named dims."""
+    leaves, shape = trees.flatten(tree, is_leaf=lambda _: False)
+    return trees.unflatten(shape, [_from_spec(leaf, sizes or {}) for leaf in leaves])
+
+
+def _from_spec(value: Any, sizes: Mapping[str, int]) -> Any:
     from fuser import specs
 
-    if isinstance(tree, dict):
-        return {k: from_specs(v, sizes) for k, v in tree.items()}
-    if isinstance(tree, (tuple, list)):
-        return type(tree)(from_specs(v, sizes) for v in tree)
-    if isinstance(tree, str) and specs.meant_as_array(tree):
-        tree = specs.parse(tree)
-    if isinstance(tree, specs.ArraySpec):
-        free = {s for d in tree.shape if not isinstance(d, int) for s in d.symbols}
-        shape = specs.concrete(tree, {**dict.fromkeys(free, DEFAULT_DIM), **(sizes or {})})
-        return SpecArray(tree.dtype, shape, tree.strides, tree.offset)
-    if family_of(tree) is None and hasattr(tree, "shape") and hasattr(tree, "dtype"):
-        return SpecArray(_dtype(tree.dtype, "spec"), tuple(int(d) for d in tree.shape))
-    return tree
+    if isinstance(value, str) and specs.meant_as_array(value):
+        value = specs.parse(value)
+    if isinstance(value, specs.ArraySpec):
+        free = {s for d in value.shape if not isinstance(d, int) for s in d.symbols}
+        shape = specs.concrete(value, {**dict.fromkeys(free, DEFAULT_DIM), **sizes})
+        return SpecArray(value.dtype, shape, value.strides, value.offset)
+    if only_shaped(value):
+        return SpecArray(_dtype(value.dtype, "spec"), tuple(map(_length, value.shape)))
+    if family_of(value) == "torch" and value.is_meta:
+        strides = None if value.is_contiguous() else tuple(value.stride())
+        return SpecArray(_dtype(str(value.dtype).removeprefix("torch."), "spec"), tuple(value.shape), strides)
+    return value
+
+
+def only_shaped(value: object) -> bool:
+    """Whether something has a shape and a dtype and is no array of a known library: `jax.ShapeDtypeStruct`, say."""
+    shaped = hasattr(value, "shape") and hasattr(value, "dtype") and not isinstance(value, type)
+    return shaped and not is_array(value)
+
+
+def _length(dim: Any) -> int:
+    """A dim of such a thing; one that is no number (None, a symbol) has the size of a named dim."""
+    try:
+        return operator.index(dim)
+    except TypeError:
+        return DEFAULT_DIM
 
 
 def overlaps(a: ArrayInfo, b: ArrayInfo) -> bool:

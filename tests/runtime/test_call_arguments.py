@@ -3,6 +3,7 @@ traced or compiled again for which of them (counts, not times)."""
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -245,3 +246,52 @@ def test_a_numpy_scalar_receives_nothing() -> None:
     for _ in range(12):
         with pytest.raises(FuserError, match="out= cannot be written"):
             run(np.array(1.0), out=np.float64(3))
+
+
+# -- descriptions of arrays --------------------------------------------------------------------------
+class Described:
+    """What `jax.ShapeDtypeStruct` is."""
+
+    def __init__(self, *shape: Any) -> None:
+        self.shape, self.dtype = shape, np.dtype(np.float32)
+
+
+@pytest.mark.parametrize("value", [Described(4, 5), "f32[4, 5]"], ids=["object", "text"])
+def test_a_description_is_planned_for_and_not_called_with(value: Any) -> None:
+    run = fuser.compile(lambda x: x["a"] + 1)
+    assert run.plan({"a": value}).graph.arguments[0].name == "x.a"
+    assert run.warm({"a": value}).bytes_moved == 2 * 4 * 20
+    for call in (run, run.check, run.report, run.reference):
+        with pytest.raises(FuserError, match=r"`x\.a` is .*: it describes an array and is none") as caught:
+            call({"a": value})
+        assert "f.plan(...), f.warm(...)" in str(caught.value)
+
+
+def test_dims_that_are_no_numbers_have_some_size() -> None:
+    plan = fuser.compile(lambda x: x + 1).plan(Described(None, 5))
+    assert plan.bytes_moved == fuser.compile(lambda x: x + 1).plan("f32[n, 5]").bytes_moved
+
+
+@pytest.mark.parametrize("setting", [Described(4, 5), "f32[4, 5]"], ids=["object", "text"])
+def test_a_setting_that_looks_like_a_description(setting: Any) -> None:
+    run = fuser.compile(lambda x, like: x + len(getattr(like, "shape", "ab")), static_argnames=("like",))
+    x = base(3)
+    assert np.array_equal(run(x, setting), x + 2)
+    assert run.plan(x, setting).bytes_moved == run.plan(x, like=setting).bytes_moved == 24
+
+
+def test_containers_keep_their_kind_in_plans() -> None:
+    counted = Counted(lambda pair, more: pair.mean * pair.spread + more["a"])
+    more = OrderedDict(a=base(3))
+    plan = counted.run.plan(Pair("f32[3]", "f32[3]"), OrderedDict(a="f32[3]"))
+    assert plan.bytes_moved == 4 * 12
+    counted.run(Pair(base(3), base(3)), more)
+    assert counted.counts[0] == 1
+
+
+def test_meta_tensors_are_descriptions() -> None:
+    torch = pytest.importorskip("torch")
+    run = fuser.compile(lambda x: x + 1)
+    assert run.plan(torch.ones(4, 5, device="meta")).bytes_moved == 160
+    strided = run.plan(torch.ones(4, 10, device="meta")[:, ::2])
+    assert strided.size_class.layouts == run.plan(base(4, 10)[:, ::2]).size_class.layouts == ("s",)
