@@ -25,34 +25,46 @@ class Pass:
         raise NotImplementedError
 
 
-class LocalRewriter(Rewriter):
-    """Copies a graph, replacing nodes one by one: subclasses say in `replace` what a node becomes.
-
-    `replace` gets the old node and its rewritten inputs, and returns a node of the same dtype and shape, or
-    None to keep the node as it is. Whatever `replace` builds is offered to it again, until nothing applies.
-    """
+class CountingRewriter(Rewriter):
+    """A rewriter that counts what it does. limit: rewrites permitted (None: all)."""
 
     def __init__(self, graph: Graph, limit: int | None) -> None:
         super().__init__(graph)
         self.limit = limit
         self.count = 0
 
+    @property
+    def exhausted(self) -> bool:
+        """Whether no further rewrite is permitted."""
+        return self.limit is not None and self.count >= self.limit
+
+
+class LocalRewriter(CountingRewriter):
+    """Copies a graph, replacing nodes one by one: subclasses say in `replace` what a node becomes.
+
+    `replace` gets a node of the new graph, and returns a node of the same dtype and shape, or None to keep it. Whatever
+    `replace` builds is offered to it again, until nothing applies.
+    """
+
     def replace(self, node: Node) -> Node | None:
         """What a node (of the new graph) becomes; None keeps it."""
         raise NotImplementedError
 
     def rewrite(self, node: Node, inputs: tuple[Node, ...]) -> Node:
-        new = self.builder.make(node.op, inputs, node.attrs, node.dtype, node.shape)
-        while self.limit is None or self.count < self.limit:
-            better = self.replace(new)
-            if better is None or better is new:
+        return self.settled(super().rewrite(node, inputs))
+
+    def settled(self, node: Node) -> Node:
+        """What a node of the new graph becomes in the end."""
+        while not self.exhausted:
+            better = self.replace(node)
+            if better is None or better is node:
                 break
             self.count += 1
-            new = better
-        return new
+            node = better
+        return node
 
 
-def finish(old: Graph, rewriter: LocalRewriter) -> Graph:
+def finish(old: Graph, rewriter: CountingRewriter) -> Graph:
     """Run a rewriter; the old graph itself if no rewrite applied."""
     new = rewriter.run()
     return new if rewriter.count else old

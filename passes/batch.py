@@ -10,7 +10,7 @@ occupancy beside the part that needs most registers, and values that the cache w
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
 from itertools import pairwise
 
@@ -23,6 +23,7 @@ from fuser.passes.legality import Refusal
 from fuser.passes.limits import PARAMETER, Limits
 from fuser.passes.place import full_shape
 from fuser.passes.repair import Unit
+from fuser.passes.search import Wishes
 from fuser.record import dataclass
 from fuser.schedule import CudaSchedule
 
@@ -54,8 +55,8 @@ class _Bin:
 class Batching:
     """One run over all units; `decisions` says what was put together."""
 
-    def __init__(self, facts: Facts, limits: Limits, apart: Collection[tuple[int, int]] = ()) -> None:
-        self.facts, self.limits, self.device, self.apart = facts, limits, limits.device, apart
+    def __init__(self, facts: Facts, limits: Limits, wishes: Wishes) -> None:
+        self.facts, self.limits, self.device, self.wishes = facts, limits, limits.device, wishes
         self.needs: dict[int, int] = {}  # registers of each unit
         self.decisions: list[Decision] = []
 
@@ -119,8 +120,7 @@ class Batching:
         return None
 
     def _refusal(self, to: _Bin, u: Unit, operators: int, most: int, least: int) -> Refusal | None:
-        inside = {k for p in to.parts for k in p.cores}
-        if any((x in inside and y in u.cores) or (y in inside and x in u.cores) for x, y in self.apart):
+        if self.wishes.keep_apart({k for p in to.parts for k in p.cores}, u.cores):
             return Refusal("marked")
         words = len(to.pointers | u.inputs.keys() | u.stored) + len(to.scalars | self._scalars(u))
         size, limit = (words + to.parameters + self._parameters(u)) * PARAMETER, self.device.argument_bytes

@@ -19,7 +19,7 @@ from fuser.hostexpr import sym
 from fuser.indexmap import Index
 from fuser.optable import table
 from fuser.optable.base import Reduction, ScalarOp, Scan, SignRule
-from fuser.passes.simplify import literal_of
+from fuser.passes.simplify import behind_views, literal_of
 from fuser.record import dataclass
 
 INF = math.inf
@@ -111,7 +111,7 @@ def is_log_sumexp(node: Node) -> bool:
     One element gives exp(0) = 1 without error. So an error e of the others is one of e*(S - 1) in S, and of e*(S - 1)/S
     in log(S), which is less than e*log(S).
     """
-    total = _behind_views(node.inputs[0]) if node.op == "log" else node
+    total = behind_views(node.inputs[0]) if node.op == "log" else node
     if total.op != "sum" or total.inputs[0].op != "exp":
         return False
     shifted = total.inputs[0].inputs[0]
@@ -142,12 +142,6 @@ def _is_finite_test(node: Node) -> bool:
     """where(isfinite(m), m, 0)."""
     test, value, other = node.inputs
     return test.op == "isfinite" and test.inputs[0] is value and literal_of(other) == 0
-
-
-def _behind_views(node: Node) -> Node:
-    while isinstance(node.attrs, ViewAttrs):
-        node = node.inputs[0]
-    return node
 
 
 def _folded(node: Node) -> Reduction:

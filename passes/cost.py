@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import replace
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fuser import loopbody
 from fuser.device import Device
@@ -20,15 +20,13 @@ from fuser.group import Group, Stage
 from fuser.hostexpr import HostExpr
 from fuser.indexmap import Index, linear
 from fuser.loopbody import LoopAttrs
-from fuser.optable.base import Cost
+from fuser.optable.base import Cost, Reduction, ScalarOp
 from fuser.passes import margins, registers
 from fuser.passes.facts import Facts, is_reduction
 from fuser.passes.legality import Formed, Refusal, examine
 from fuser.ranges import Extents, simplify
 from fuser.record import dataclass
-
-if TYPE_CHECKING:
-    from fuser.schedule import Schedule
+from fuser.schedule import CudaSchedule, Schedule
 
 # A value that the previous kernels left in the last-level cache costs about 0.4 of a read from memory (L2 of
 # H200 against HBM: about 10 against 4.3 TB/s); it stays there while it takes up to 0.4 of that cache (25 MB
@@ -71,7 +69,7 @@ def operator_cost(node: Node) -> Cost:
     if isinstance(node.attrs, LoopAttrs):
         return loopbody.cost(node, _rows())
     row = _rows().get(node.op)
-    return getattr(row, "cost", Cost())
+    return row.cost if isinstance(row, (ScalarOp, Reduction)) else Cost()
 
 
 @dataclass(frozen=True)
@@ -265,7 +263,7 @@ def share(facts: Facts, group: Group, device: Device) -> float:
     space = group.space
     rows, length = facts.count(space.parallel), facts.count(space.reduced)
     if not space.inner:
-        rows = max(rows * 4 // 128, 1)  # a block takes a tile of columns, at least 128 bytes wide
+        rows = max(rows // COLUMNS, 1)  # a block takes a tile of columns
     if rows * length <= SMALL_WHOLE:
         return 1.0
     return min(1.0, SOLO * rows / device.sms) if device.kind == "cuda" else min(1.0, rows / device.sms)
@@ -284,7 +282,8 @@ def drawn_by_segments(facts: Facts, group: Group, device: Device) -> float:
 def estimate(
     graph: Graph, group: Group, schedule: Schedule | None, sizes: Mapping[str, int], device: Device, needs: int = 0
 ) -> dict[str, float]:
-    """Predicted numbers of a planned kernel, for plans and reports: registers, occupancy, bytes, microseconds, shares.
+    """Predicted numbers of a planned kernel, for plans and reports: bytes, microseconds, shares; on CUDA registers and
+    occupancy.
 
     memory/issue/special are shares of the predicted time (launch apart) that each resource alone would take. needs:
     registers a thread, where a compiler has said; else they are guessed.
@@ -293,15 +292,16 @@ def estimate(
     if group.library is not None:
         return _library(facts, group, device)
     seen: set[int] = set()
-    registered = registers.of_group(facts, group, schedule)
-    resident = _resident(device, schedule, needs or registered)
+    cuda = schedule if isinstance(schedule, CudaSchedule) else None
+    registered = {"registers": registers.of_group(facts, group, cuda)} if device.kind == "cuda" else {}
+    resident = device.occupancy(needs or registered["registers"], cuda.threads) if cuda is not None else 0
     filled = min(resident / ISSUE_THREADS, 1.0) if resident else 1.0
     loads = [replace(_load_of(facts, part, device, seen), filled=filled) for part in group.singles]
     launches = device.launch_us * max(load.launches for load in loads)
     total = sum(load.time_us(device) - device.launch_us * load.launches for load in loads)
     busy = max(total, 1e-9)
     out = {
-        "registers": registered, "bytes": sum(load.nbytes for load in loads), "us": launches + total,
+        **registered, "bytes": sum(load.nbytes for load in loads), "us": launches + total,
         "memory": sum(1e6 * load.memory_s(device) for load in loads) / busy,
         "issue": sum(1e6 * load.instructions / device.issue / load.share / filled for load in loads) / busy,
         "special": sum(1e6 * load.special / device.special / load.share for load in loads) / busy,
@@ -309,12 +309,6 @@ def estimate(
     if resident:
         out["occupancy"] = resident / device.threads
     return out
-
-
-def _resident(device: Device, schedule: Schedule | None, needs: float) -> int:
-    """Resident threads an SM; 0 where nothing is known of them."""
-    threads = getattr(schedule, "threads", 0)
-    return device.occupancy(int(needs), threads) if device.kind == "cuda" and threads else 0
 
 
 def _load_of(facts: Facts, group: Group, device: Device, seen: set[int]) -> Load:

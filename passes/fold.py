@@ -69,12 +69,7 @@ class _Folding(LocalRewriter):
 
     def rewrite_view(self, x: Node, attrs: ViewAttrs, operands: tuple[Node, ...], shape: Shape) -> Node:
         """A new view of an index operand, itself folded."""
-        new = self.builder.make("view", (x, *operands), attrs, x.dtype, shape)
-        while True:
-            better = self.replace(new)
-            if better is None or better is new:
-                return new
-            new = better
+        return self.settled(self.builder.make("view", (x, *operands), attrs, x.dtype, shape))
 
     def _renumbered(self, node: Node, exprs: Index, used: list[int]) -> Node:
         binding = {f"@{old}": operand(new) for new, old in enumerate(used)}

@@ -61,7 +61,7 @@ def plan_groups(
         search.run()
     kernels = repair.units(partition, search, device)
     again = repair.Recompute(facts, kernels, limits)
-    launches = batch.Batching(facts, limits, wishes.apart)
+    launches = batch.Batching(facts, limits, wishes)
     if options.merge and not wishes.apart:
         again.run()
     if options.merge:

@@ -29,9 +29,8 @@ from fuser.ranges import Extents
 from fuser.record import dataclass
 from fuser.shapes import numel
 
-WALK_BUDGET = (
-    4096  # evaluations beyond four a member: deeper stencil pyramids are recomputed too often to be one kernel
-)
+# Evaluations of a group's walk: deeper stencil pyramids are recomputed too often to be one kernel.
+WALK_BUDGET, WALK_MEMBER = 4096, 4  # in all, and more for each member
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,11 @@ def examine(facts: Facts, cores: Set[int], stored: Set[int]) -> Formed | Refusal
     try:
         return _Former(facts, cores, stored).build()
     except TooMany:
-        return Refusal("cost", numbers={"evaluations": 4 * len(cores) + WALK_BUDGET})
+        return Refusal("cost", numbers={"evaluations": _budget(cores)})
+
+
+def _budget(cores: Set[int]) -> int:
+    return WALK_BUDGET + WALK_MEMBER * len(cores)
 
 
 def needed_outside(facts: Facts, cores: Set[int]) -> frozenset[int]:
@@ -132,10 +135,9 @@ class _Former:
         return found.space
 
     def _in_space(self, space: Space) -> Formed | Refusal:
-        budget = 4 * len(self.cores) + WALK_BUDGET
         extents = {f"p{k}": d for k, d in enumerate(space.parallel)}
         extents |= {f"r{k}": d for k, d in enumerate(space.reduced)}
-        walker = Walker(self.facts, self.cores, extents, budget)
+        walker = Walker(self.facts, self.cores, extents, _budget(self.cores))
         placement = Placement(self.facts, space, walker, Walk(), self.across)
         reducers = [Reducer(n.id, placement.operand_index(n)) for n in self.reductions]
         walker.walk([(self.facts.nodes[r.node].inputs[0], r.index) for r in reducers], placement.walk)

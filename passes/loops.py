@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import ClassVar
 
 from fuser.dtypes import F32, DType
-from fuser.graph import Builder, Graph, Node, Rewriter, RoundAttrs
+from fuser.graph import Builder, Graph, Node, RoundAttrs
 from fuser.loopbody import LoopAttrs, body_graph, with_body, without_unused
-from fuser.passes.base import Pass
+from fuser.passes.base import CountingRewriter, Pass, finish
 from fuser.passes.cse import Share
 from fuser.passes.simplify import Simplify
 from fuser.passes.variants import Variants
@@ -30,22 +30,20 @@ class LoopBodies(Pass):
     def run(self, graph: Graph) -> Graph:
         if not any(isinstance(n.attrs, LoopAttrs) for n in graph.nodes):
             return graph
-        rewriter = _Bodies(graph, self)
-        new = rewriter.run()
-        return new if rewriter.count else graph
+        return finish(graph, _Bodies(graph, self))
 
 
-class _Bodies(Rewriter):
+class _Bodies(CountingRewriter):
     def __init__(self, graph: Graph, options: LoopBodies) -> None:
-        super().__init__(graph)
-        self.options, self.count = options, 0
+        super().__init__(graph, options.limit)
+        self.options = options
         self.wanted: dict[object, set[int]] = {}
         for n in graph.nodes:
             if isinstance(n.attrs, LoopAttrs):
                 self.wanted.setdefault((n.inputs, n.attrs.whole), set()).add(n.attrs.k)
 
     def rewrite(self, node: Node, inputs: tuple[Node, ...]) -> Node:
-        if not isinstance(node.attrs, LoopAttrs) or self.count == self.options.limit:
+        if not isinstance(node.attrs, LoopAttrs) or self.exhausted:
             return super().rewrite(node, inputs)
         wanted = frozenset(self.wanted[node.inputs, node.attrs.whole])
         attrs, kept = without_unused(node.attrs, wanted)

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from fuser.graph import Graph, Node, ViewAttrs
 from fuser.indexmap import transpose
-from fuser.passes.base import LocalRewriter, Pass, finish
+from fuser.passes.base import CountingRewriter, Pass, finish
 from fuser.record import dataclass
 
 
@@ -24,9 +24,9 @@ class Products(Pass):
         return finish(graph, _Turning(graph, self.limit))
 
 
-class _Turning(LocalRewriter):
+class _Turning(CountingRewriter):
     def rewrite(self, node: Node, inputs: tuple[Node, ...]) -> Node:
-        if not self._turns(node) or (self.limit is not None and self.count >= self.limit):
+        if self.exhausted or not self._turns(node):
             return super().rewrite(node, inputs)
         self.count += 1
         product = inputs[0]
@@ -44,9 +44,6 @@ class _Turning(LocalRewriter):
     def _turned(self, x: Node) -> Node:
         axes = _exchanged(x.rank)
         return self.builder.make("view", (x,), ViewAttrs(transpose(axes)), x.dtype, tuple(x.shape[k] for k in axes))
-
-    def replace(self, node: Node) -> Node | None:
-        return None
 
 
 def _exchanged(rank: int) -> tuple[int, ...]:

@@ -58,7 +58,7 @@ def _neighbours(search: Search) -> Iterator[Pair]:
 
 
 def _reason(search: Search, seen: Considered, a: Cluster, b: Cluster) -> Considered:
-    verdict = search.judge(a, b)
+    verdict = search.judge(a, b, search.partition.saved(a, b), alone=True)
     if isinstance(verdict, Refusal):
         return Considered(seen.a, seen.b, seen.kind, verdict.reason, dict(verdict.numbers))
     between = _between(search.partition, a, b)

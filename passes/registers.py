@@ -11,16 +11,14 @@ against ptxas the prototype of this formula had a median error of 6%.
 from __future__ import annotations
 
 from collections.abc import Iterable, Set
-from typing import TYPE_CHECKING
 
 from fuser.graph import ReduceAttrs, ViewAttrs
 from fuser.group import Group
 from fuser.loopbody import LoopAttrs
 from fuser.optable import table
+from fuser.optable.base import Reduction, ScalarOp
 from fuser.passes.facts import Facts
-
-if TYPE_CHECKING:
-    from fuser.schedule import Schedule
+from fuser.schedule import CudaSchedule
 
 OVERHEAD = 10  # addresses, loop counters, the thread's place (the prototype's constant)
 LOADS_HOISTED = 32  # a schedule starts no more loads ahead than this: 32 x 4 bytes x 2048 threads is 256 KiB an SM
@@ -28,10 +26,11 @@ GRANULE = 8  # registers are granted to a warp in eights
 # What finishing a reduction needs on top (lane numbers, shared addresses, the partner's state, a split's
 # ticket); fitted to ptxas' counts for the kernels of the public workloads.
 EXCHANGE = {"rows": 8, "columns": 12, "split": 12}
+LOOP_VALUES = 6  # of one round of a loop inside a kernel, beside its states and operands: the round, a few values
 # A scan holds its elements as loaded, as folded, and as the prefixes it stores, with their addresses; a block that
 # transposes through shared memory, the addresses of both orders. Fitted likewise.
-LOOP_VALUES = 6  # of one round of a loop inside a kernel, beside its states and operands: the round, a few values
 SCAN_COPIES, TRANSPOSED = 4, 28
+SIMPLEST = CudaSchedule("pointwise", threads=0)  # one element a thread and time
 
 
 def width(facts: Facts, node_id: int) -> int:
@@ -100,57 +99,54 @@ def scratch(facts: Facts, cores: Iterable[int]) -> int:
         if isinstance(node.attrs, LoopAttrs):
             found.append(sum(width(facts, i.id) for i in node.inputs[: 1 + node.attrs.states]) + LOOP_VALUES)
             continue
-        cost = getattr(rows.get(node.op), "cost", None)
-        found.append(0 if cost is None else cost.scratch(node.dtype.bytes))
+        row = rows.get(node.op)
+        found.append(row.cost.scratch(node.dtype.bytes) if isinstance(row, (ScalarOp, Reduction)) else 0)
     return max(found)
 
 
-def of_group(facts: Facts, group: Group, schedule: Schedule | None) -> int:
+def of_group(facts: Facts, group: Group, schedule: CudaSchedule | None) -> int:
     """Registers a thread of a group's kernel under a schedule (of the simplest one where none is given); of a batch,
     those of the part that needs most."""
     if group.parts:
-        schedules = getattr(schedule, "parts", ()) or (None,) * len(group.parts)
+        schedules = schedule.parts if schedule is not None else (None,) * len(group.parts)
         return max(of_group(facts, g, s) for g, s in zip(group.parts, schedules, strict=True))
+    s = schedule or SIMPLEST
+    kind = group.kind if schedule is None else s.kind
     cores = frozenset(group.members) & facts.core_set
-    vector, unroll = getattr(schedule, "vector", 1), getattr(schedule, "unroll", 1)
-    kind = str(getattr(schedule, "kind", group.kind))
     live = peak(facts, cores, group.outputs) + scratch(facts, cores) + EXCHANGE.get(kind, 0)
-    states = max((sum(state_width(facts, r.node) for r in s.reducers) for s in group.stages[0]), default=0)
-    parked = getattr(schedule, "parked", False)  # what waits in shared memory takes no registers
-    if getattr(schedule, "resident", False) and not parked and group.space.reduced:
-        kept, inputs = _resident(facts, group, schedule)
-        kept += _across(facts, group, schedule)
-        return estimate(facts, live, inputs, kept + states * vector, vector)
-    tiles = _tiles(schedule) if group.kind in ("rows", "full") else 1
-    kept = states * (1 if group.kind == "columns" else vector * tiles)
+    states = max((sum(state_width(facts, r.node) for r in stage.reducers) for stage in group.stages[0]), default=0)
+    if s.resident and not s.parked and group.space.reduced:  # what waits in shared memory takes no registers
+        kept, inputs = _resident(facts, group, s)
+        kept += _across(facts, group, s)
+        return estimate(facts, live, inputs, kept + states * s.vector, s.vector)
+    tiles = _tiles(s) if group.kind in ("rows", "full") else 1
+    kept = states * (1 if group.kind == "columns" else s.vector * tiles)
     if kind == "scan":
-        kept += SCAN_COPIES * vector * unroll
-    elif getattr(schedule, "tile", 0):
+        kept += SCAN_COPIES * s.vector * s.unroll
+    elif s.tile:
         kept += TRANSPOSED
     inputs, uniform = _accesses(facts, group)
-    return estimate(facts, live, inputs, kept + uniform, vector * unroll * tiles)
+    return estimate(facts, live, inputs, kept + uniform, s.vector * s.unroll * tiles)
 
 
-def _across(facts: Facts, group: Group, schedule: Schedule | None) -> int:
+def _across(facts: Facts, group: Group, schedule: CudaSchedule) -> int:
     """Registers of the states of a thread's columns."""
-    team = getattr(schedule, "threads_per_row", 1)
-    return facts.count(group.space.reduced) // team * sum(state_width(facts, k) for k in group.across)
+    length = facts.count(group.space.reduced)
+    return length // schedule.threads_per_row * sum(state_width(facts, k) for k in group.across)
 
 
-def _tiles(schedule: Schedule | None) -> int:
+def _tiles(schedule: CudaSchedule) -> int:
     """Tiles of a row that a thread holds at once: the lanes of its order beyond those of the team's vectors."""
-    order = getattr(schedule, "order", None)
-    team = getattr(schedule, "threads_per_row", 1) * getattr(schedule, "vector", 1)
-    share = max(getattr(schedule, "cluster", 1) // order.segments, 1) if order else 1
-    return max(order.lanes // (team * share), 1) if order else 1
+    share = max(schedule.cluster // schedule.order.segments, 1)
+    return max(schedule.order.lanes // (schedule.threads_per_row * schedule.vector * share), 1)
 
 
-def _resident(facts: Facts, group: Group, schedule: Schedule | None) -> tuple[int, tuple[int, ...]]:
+def _resident(facts: Facts, group: Group, schedule: CudaSchedule) -> tuple[int, tuple[int, ...]]:
     """(registers of rows that are kept, inputs that are loaded beside them)."""
     length, whole = facts.count(group.space.reduced), facts.count(group.space.parallel + group.space.reduced)
     sizes = {k: facts.count(facts.nodes[k].shape) for k in group.inputs}
     rows = [k for k in group.inputs if sizes[k] >= whole]
-    team = getattr(schedule, "threads_per_row", 1) * getattr(schedule, "cluster", 1)
+    team = schedule.threads_per_row * schedule.cluster
     kept = int(sum(length / team * facts.nodes[k].storage.bytes for k in rows)) // 4
     return kept, tuple(k for k in group.inputs if sizes[k] == length and k not in rows)
 

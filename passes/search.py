@@ -166,7 +166,7 @@ class Search:
             return
         self.settled[key] = versions
         a, b = self._in_order(a, b)
-        verdict = self._judge(a, b, c.saved)
+        verdict = self.judge(a, b, c.saved)
         if isinstance(verdict, Refusal):
             self.considered.append(Considered(c.a, c.b, c.kind, verdict.reason, dict(verdict.numbers)))
             if verdict.reason in RETRIED and c.tries < RETRIES:
@@ -186,24 +186,19 @@ class Search:
             for c in self.waiting.pop(k, ()):
                 self._push(c)
 
-    def _judge(self, a: Cluster, b: Cluster, saved: int) -> Merge | Refusal:
-        """Whether `a` (the earlier) and `b` become one kernel: cheap refusals first."""
+    def judge(self, a: Cluster, b: Cluster, saved: int, alone: bool = False) -> Merge | Refusal:
+        """Whether `a` (the earlier) and `b`, which save so many bytes, become one kernel: cheap refusals first.
+
+        alone: as if no third cluster lay between them.
+        """
         numbers: Numbers = {"saves_bytes": saved, "saves_launches": 1}
         refusal = self._limits(a, b)
         if refusal is not None:
             return Refusal(refusal.reason, numbers={**numbers, **refusal.numbers})
-        path, after, before = self.partition.path(a, b)
+        path, after, before = ("none", [], []) if alone else self.partition.path(a, b)
         if path != "none":
             return Refusal(path, numbers=numbers)
         return self._form(a, b, numbers, after, before)
-
-    def judge(self, a: Cluster, b: Cluster) -> Merge | Refusal:
-        """The verdict about `a` (the earlier) and `b` if no third cluster lay between them."""
-        numbers: Numbers = {"saves_bytes": self.partition.saved(a, b), "saves_launches": 1}
-        refusal = self._limits(a, b)
-        if refusal is not None:
-            return Refusal(refusal.reason, numbers={**numbers, **refusal.numbers})
-        return self._form(a, b, numbers, [], [])
 
     def _form(self, a: Cluster, b: Cluster, numbers: Numbers, after: list[int], before: list[int]) -> Merge | Refusal:
         """The two as one kernel, if registers, legality and cost let them."""

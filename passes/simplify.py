@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import numpy as np
+
 from fuser.dtypes import BOOL, F32, F64, DType
-from fuser.graph import Graph, Node, RoundAttrs, ScalarAttrs
+from fuser.graph import Graph, Node, RoundAttrs, ScalarAttrs, ViewAttrs
 from fuser.optable import table
 from fuser.optable.base import ScalarOp
 from fuser.passes.base import LocalRewriter, Pass, finish
@@ -65,14 +67,25 @@ def _neutral(node: Node) -> Node | None:
     return None
 
 
+def behind_views(node: Node) -> Node:
+    """The node whose elements a view of a view ... of it shows."""
+    while isinstance(node.attrs, ViewAttrs):
+        node = node.inputs[0]
+    return node
+
+
 def literal_of(node: Node) -> float | int | bool | None:
     """The value of a literal seen through views, None for anything else."""
-    while node.op == "view":
-        node = node.inputs[0]
+    node = behind_views(node)
     if isinstance(node.attrs, ScalarAttrs) and node.attrs.expr.is_literal:
         value: float | int | bool = node.attrs.expr.value
         return value
     return None
+
+
+def is_exact(value: float | int | bool, to: DType) -> bool:
+    """Whether a dtype has a number itself, unrounded."""
+    return float(np.asarray(value).astype(to.numpy)) == float(value)
 
 
 def holds_all(wide: DType, narrow: DType) -> bool:
@@ -100,8 +113,7 @@ def skips(a: DType, b: DType, c: DType) -> bool:
 
 def representable(node: Node, to: DType) -> bool:
     """Whether an f32 value is certain to be a value of the half type `to` already."""
-    while node.op == "view":
-        node = node.inputs[0]
+    node = behind_views(node)
     if isinstance(node.attrs, RoundAttrs):
         return node.attrs.to == to
     return node.op == "cast" and (node.inputs[0].dtype == to or node.inputs[0].dtype == BOOL)

@@ -21,13 +21,13 @@ from typing import ClassVar
 import numpy as np
 
 from fuser.dtypes import BF16, F16, F32
-from fuser.graph import Graph, Node, Rewriter, RoundAttrs, ViewAttrs
+from fuser.graph import Graph, Node, RoundAttrs, ViewAttrs
 from fuser.hostexpr import lit
 from fuser.optable import table
 from fuser.optable.base import ScalarOp
-from fuser.passes.base import Pass
+from fuser.passes.base import CountingRewriter, Pass, finish
 from fuser.passes.conditioning import INF, Conditioning
-from fuser.passes.simplify import literal_of
+from fuser.passes.simplify import behind_views, is_exact, literal_of
 from fuser.record import dataclass
 
 # 1/16 of the last place of a half type, relative to the largest value that has such a place: 2^-8 and 2^-11 before it.
@@ -47,7 +47,7 @@ class Variants(Pass):
 
     def run(self, graph: Graph) -> Graph:
         plan = _planned(graph, self.fast_math)
-        return _Choosing(graph, plan, self.limit).run() if plan.rewrites else graph
+        return finish(graph, _Choosing(graph, plan, self.limit)) if plan.rewrites else graph
 
 
 @dataclass(frozen=True)
@@ -211,18 +211,16 @@ class _Chooser:
 
 def _half_valued(node: Node) -> bool:
     """Whether a value has at most 11 significant bits: two of them multiply exactly."""
-    while node.op == "view":
-        node = node.inputs[0]
+    node = behind_views(node)
     value = literal_of(node)
     if value is not None:
-        return any(float(np.asarray(value).astype(t.numpy)) == value for t in (BF16, F16))
+        return any(is_exact(value, t) for t in (BF16, F16))
     return isinstance(node.attrs, RoundAttrs) or (node.op == "cast" and node.inputs[0].dtype.is_half)
 
 
 def _given(node: Node) -> bool:
     """Whether a value is the caller's, as it came."""
-    while node.op == "view":
-        node = node.inputs[0]
+    node = behind_views(node)
     return node.op in ("input", "scalar") or _half_valued(node)
 
 
@@ -239,20 +237,20 @@ def _reciprocal(node: Node) -> float | None:
     return float(np.float32(1.0 / c)) if normal else None
 
 
-class _Choosing(Rewriter):
-    """Rewrites by plan. `limit`: how many nodes at most."""
+class _Choosing(CountingRewriter):
+    """Rewrites by plan."""
 
     def __init__(self, graph: Graph, plan: Plan, limit: int | None) -> None:
-        super().__init__(graph)
-        self.plan, self.left = plan, INF if limit is None else limit
+        super().__init__(graph, limit)
+        self.plan = plan
 
     def rewrite(self, node: Node, inputs: tuple[Node, ...]) -> Node:
         b = self.builder
         found = self.plan.variants.get(node)
         fused = self.plan.fused.get(node)
-        if self.left <= 0 or (found is None and fused is None):
-            return b.make(node.op, inputs, node.attrs, node.dtype, node.shape)
-        self.left -= 1
+        if self.exhausted or (found is None and fused is None):
+            return super().rewrite(node, inputs)
+        self.count += 1
         if fused is not None:
             return self._multiply_add(node, fused)
         assert found is not None

@@ -32,7 +32,7 @@ from fuser.optable import table
 from fuser.optable.base import Reduction, ScalarOp, Scan
 from fuser.passes.base import Pass
 from fuser.passes.loops import widened
-from fuser.passes.simplify import literal_of
+from fuser.passes.simplify import is_exact, literal_of
 from fuser.record import dataclass
 
 Rounding = Literal["graph", "each-op"]
@@ -105,7 +105,7 @@ class _Widening(Rewriter):
         if not to.is_half or self.exact.get(new) == to:
             return new
         value = literal_of(new)
-        if value is not None and float(np.asarray(value).astype(to.numpy)) == float(value):
+        if value is not None and is_exact(value, to):
             return new
         done = self.builder.make("round", (new,), RoundAttrs(to), F32, new.shape)
         self.exact[done] = to
@@ -171,7 +171,7 @@ class _Widening(Rewriter):
     def _is(self, value: Node, half: DType) -> bool:
         literal = literal_of(value)
         if literal is not None:
-            return float(np.asarray(literal).astype(half.numpy)) == float(literal) or literal != literal
+            return is_exact(literal, half) or literal != literal
         return self.exact.get(value) == half
 
     def output(self, node: Node) -> Node:
