@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
+from fuser.graph import Graph
 from fuser.hostexpr import HostExpr, wrap
 from fuser.order import bucket
 from fuser.record import dataclass
@@ -36,8 +37,8 @@ class SizeClass:
     """What a plan and its kernels depend on beyond the graph: power-of-two buckets of dims and of reduced lengths,
     layout of each argument, alignment, index width.
 
-    aligned: every C-contiguous argument starts 16-byte aligned. multiples: the dims that are multiples of 16; factors:
-    powers of two that divide others (`dim_factors`). Together they prove which accesses may be whole vectors.
+    aligned: every C-contiguous argument starts 16-byte aligned. factors: (dim, power of two that divides it) where that
+    helps (`dim_factors`). Together they prove which accesses may be whole vectors.
     """
 
     dims: tuple[tuple[str, int], ...]
@@ -45,7 +46,6 @@ class SizeClass:
     layouts: tuple[Layout, ...]
     aligned: bool
     index_bits: int
-    multiples: tuple[str, ...] = ()
     factors: tuple[tuple[str, int], ...] = ()
     overlap: bool = False  # the program writes arguments and some of the call's arrays share memory
 
@@ -73,22 +73,30 @@ def dim_buckets(env: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
     return tuple(sorted((k, bucket(v)) for k, v in env.items() if not k.startswith(("=", "#"))))
 
 
-def dim_multiples(env: Mapping[str, Any]) -> tuple[str, ...]:
-    """Integer dim symbols of a call's environment whose values are multiples of 16, sorted."""
-    return tuple(sorted(k for k, v in env.items() if not k.startswith(("=", "#")) and v % 16 == 0))
+def vector_unit(graph: Graph) -> int:
+    """Elements that rows must be multiples of to consist of whole vectors, whichever group reads them: 16 bytes of the
+    narrowest argument or result, at least 4 (scans take 4 elements a thread). 16 elements where dims are divided, so
+    that a half of a row consists of vectors too."""
+    dtypes = {a.dtype for a in graph.arguments} | {n.storage for n in graph.results}
+    divided = any(isinstance(d, HostExpr) and _divides(d) for shape in {n.shape for n in graph.nodes} for d in shape)
+    return 16 if divided else max(16 // min((t.bytes for t in dtypes), default=1), 4)
 
 
-def dim_factors(shapes: Iterable[Shape], env: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
-    """(dim symbol, power of two that divides its value): of the last two axes of arrays of rank 3 and more where only
-    their product is a multiple of 16 (images of 56 by 56), sorted."""
-    found: dict[str, int] = {}
+def _divides(e: HostExpr) -> bool:
+    return any(part.op in ("//", "%") for part in e.walk())
+
+
+def dim_factors(unit: int, shapes: Iterable[Shape], env: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
+    """(dim symbol, power of two that divides its value), sorted: `unit` for its multiples; and for the last two axes of
+    arrays of rank 3 and more where only their product is one (images of 28 by 28), what divides each."""
+    found = {k: unit for k, v in env.items() if not k.startswith(("=", "#")) and v % unit == 0}
     for shape in shapes:
         last = [wrap(d) for d in shape[-2:]]
         values = [int(d.evaluate(env)) for d in last]
-        if len(shape) < 3 or values[1] % 16 == 0 or values[0] * values[1] % 16 != 0:
+        if len(shape) < 3 or values[1] % unit == 0 or values[0] * values[1] % unit != 0:
             continue
         for d, v in zip(last, values, strict=True):
-            if d.op == "sym" and v % 16 and v % 2 == 0:
+            if d.op == "sym" and v % unit and v % 2 == 0:
                 found[d.value] = v & -v
     return tuple(sorted(found.items()))
 

@@ -23,7 +23,7 @@ class CudaSchedule:
     for rows). unroll: vectors (or rows, for columns) in flight a thread. threads_per_row: threads that share a row
     ("rows"), row lanes that share a column ("columns"), or threads along a tile's row (stencils; else 1). order: the
     fixed reduction order. resident: raw input rows kept in registers between stages. aligned: every buffer starts
-    16-byte aligned. multiples: dim symbols that are multiples of 16; with both, provably aligned vectors are loaded
+    16-byte aligned. factors: (dim symbol, power of two that divides it); with both, provably aligned vectors are loaded
     and stored whole. index_bits: 32 or 64.
     """
 
@@ -38,8 +38,7 @@ class CudaSchedule:
     index_bits: int = 32
     min_blocks: int = 1
     capacity: int = 0  # largest reduced length the kernel is valid for (0: any)
-    multiples: tuple[str, ...] = ()
-    factors: tuple[tuple[str, int], ...] = ()  # (dim symbol, power of two that divides it) of dims not in `multiples`
+    factors: tuple[tuple[str, int], ...] = ()
     turns: int = 1  # split: segments (or sets of them) that a block folds one after another
     sharers: int = 1  # split rows: blocks that share a segment, each with a run of its lanes
     slots: bool = False  # split: partials go to the block that starts last, which waits for them, a thread for each

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
+from functools import cached_property
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +44,11 @@ class Traced:
     plans: dict[tuple[SizeClass, str], Plan] = field(default_factory=dict)
     launches: dict[Any, Launchable] = field(default_factory=dict)
     tuned: set[tuple[SizeClass, str]] = field(default_factory=set)
+
+    @cached_property
+    def unit(self) -> int:
+        """Elements that a row of whole vectors is a multiple of."""
+        return keys.vector_unit(self.graph)
 
     def fits(self, env: Mapping[str, Any]) -> bool:
         return all(env[k] == v for k, v in self.static.items()) and all(g.holds(env) for g in self.graph.guards)
@@ -94,10 +100,10 @@ def classify(bound: Bound, traced: Traced) -> SizeClass:
     biggest = max(((i.extent[1] - i.extent[0]) // i.dtype.bytes for i in bound.infos), default=0)
     wide = biggest >= INDEX_32 or _largest_node(traced.graph, env) >= INDEX_32
     layouts: tuple[Layout, ...] = (*bound.layouts, *captured)
-    buckets, multiples = keys.dim_buckets(dims), keys.dim_multiples(dims)
-    factors = keys.dim_factors((a.shape for a in traced.graph.arguments), env)
+    factors = keys.dim_factors(traced.unit, (a.shape for a in traced.graph.arguments), env)
+    factors = tuple((name, factor) for name, factor in factors if name in dims)
     overlap = _overlap(bound, traced)
-    return SizeClass(buckets, lengths, layouts, aligned, 64 if wide else 32, multiples, factors, overlap)
+    return SizeClass(keys.dim_buckets(dims), lengths, layouts, aligned, 64 if wide else 32, factors, overlap)
 
 
 def _overlap(bound: Bound, traced: Traced) -> bool:

@@ -1,6 +1,6 @@
 """Which accesses may be whole vectors: the addresses that are provably multiples of the vector width.
 
-In: element offsets, and the dims known to be multiples of 16 elements. Out: yes or no, a proof either way, never a
+In: element offsets, and what is known to divide dims. Out: yes or no, a proof either way, never a
 hope: an unproven access is made lane by lane, which costs speed and nothing else.
 """
 
@@ -12,22 +12,17 @@ from fuser.hostexpr import HostExpr, lit, sym, terms
 from fuser.indexmap import coefficient
 from fuser.record import dataclass
 
-KNOWN_MULTIPLE = 16  # what the size class promises of a dim in `multiples`, in elements
-
 
 @dataclass(frozen=True)
 class Alignment:
-    """`pointers`: every buffer starts 16-byte aligned. `multiples`: dim symbols that are multiples of 16. `factors`:
-    (dim symbol, power of two that divides it) of others."""
+    """`pointers`: every buffer starts 16-byte aligned. `factors`: (dim symbol, power of two that divides it)."""
 
     pointers: bool
-    multiples: frozenset[str] = frozenset()
     factors: tuple[tuple[str, int], ...] = ()
 
     def divides(self, width: int, e: HostExpr) -> bool:
         """Whether `e` is certainly a multiple of `width` (a power of two up to 16)."""
         known = {s: sym(s) * factor for s, factor in self.factors}
-        known.update((s, sym(s) * KNOWN_MULTIPLE) for s in e.symbols & self.multiples)
         return all(c % width == 0 for c in terms(e.substitute(known)).values())
 
     def whole(self, width: int, offset: HostExpr, variable: str) -> bool:

@@ -30,7 +30,7 @@ def choose_cuda(parts: Sequence[CudaSchedule]) -> CudaSchedule:
     return CudaSchedule(
         "batch", threads, max(s.vector for s in parts), max(s.unroll for s in parts),
         aligned=all(s.aligned for s in parts), index_bits=max(s.index_bits for s in parts),
-        multiples=tuple(dict.fromkeys(m for s in parts for m in s.multiples)), parts=same,
+        factors=tuple(dict.fromkeys(m for s in parts for m in s.factors)), parts=same,
     )  # fmt: skip
 
 

@@ -87,7 +87,7 @@ def lower(graph: Graph, group: Group, schedule: CudaSchedule, layouts: Layouts) 
 
 def _lowered(graph: Graph, group: Group, schedule: CudaSchedule, layouts: Layouts) -> tuple[Kernel, ...]:
     body = body_of(graph, group, tuple(layouts))
-    alignment = Alignment(schedule.aligned, frozenset(schedule.multiples), schedule.factors)
+    alignment = Alignment(schedule.aligned, schedule.factors)
     bounds = dict(schedule.bounds)
     frame = Frame(graph, group, layouts, schedule.index_bits, "cuda", alignment, bounds)
     if schedule.kind == "mixed":

@@ -15,7 +15,6 @@ from fuser.codegen.indices import IndexEmitter
 from fuser.codegen.loops import Kernel, Launch, Operand, Var
 from fuser.codegen.program import Apply, Fetch, Step
 from fuser.codegen.schedule.accumulate import Accumulator, Fold, Halves, State, folds_of, start, start_halves
-from fuser.codegen.schedule.alignment import KNOWN_MULTIPLE
 from fuser.codegen.schedule.body import Body, StageBody
 from fuser.codegen.schedule.frame import Frame
 from fuser.codegen.schedule.geometry import RowTeams, Tiles
@@ -69,7 +68,7 @@ def may_be_whole(frame: Frame, body: Body, schedule: CudaSchedule) -> bool:
     steps = sum(sum(stage.needed) for stage in reuse_of(body).stages)
     if schedule.order.segments > 1 or 2 * schedule.capacity // schedule.threads_per_row * steps > LANE_STEPS:
         return False
-    return frame.alignment.divides(min(schedule.capacity, KNOWN_MULTIPLE), body.length)
+    return frame.alignment.divides(min(schedule.capacity, 2), body.length)  # else the class has no such long rows
 
 
 def packed_source(fold: Fold, steps: Sequence[Step]) -> Fetch | None:

@@ -51,7 +51,7 @@ class Measures:
     def __init__(self, graph: Graph, group: Group, size_class: SizeClass, device: Device) -> None:
         self.graph, self.group, self.size_class, self.device = graph, group, size_class, device
         self.body = body_of(graph, group, tuple(size_class.layouts))
-        self.alignment = Alignment(size_class.aligned, frozenset(size_class.multiples), size_class.factors)
+        self.alignment = Alignment(size_class.aligned, size_class.factors)
         self.bits = size_class.index_bits
 
     def _schedule(
@@ -59,7 +59,7 @@ class Measures:
     ) -> CudaSchedule:
         return CudaSchedule(
             kind, threads, vector, unroll, team, fixed, False, self.size_class.aligned, self.bits, 1, length,
-            self.size_class.multiples, self.size_class.factors, bounds=self.size_class.dims if self.bits == 64 else (),
+            self.size_class.factors, bounds=self.size_class.dims if self.bits == 64 else (),
         )  # fmt: skip
 
     def _order(self) -> tuple[int, Order]:

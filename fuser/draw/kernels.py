@@ -204,8 +204,7 @@ def _limits(space: Space, s: Schedule) -> list[str]:
     if isinstance(s, CudaSchedule) and s.vector > 1:
         inner = axes[1:] if len(axes) > 1 else axes  # the outermost extent is in no address
         used = {x for d in inner if isinstance(d, HostExpr) for x in d.symbols}
-        factors = (*((m, 16) for m in s.multiples), *s.factors)
-        found += [f"{m} % {factor} == 0" for m, factor in factors if m in used]
+        found += [f"{m} % {factor} == 0" for m, factor in s.factors if m in used]
     return found
 
 

@@ -24,7 +24,7 @@ from fuser.graph import Builder, Graph, Node, ReduceAttrs, ScanAttrs
 from fuser.group import Group
 from fuser.hostexpr import HostExpr, lit, scalar_symbol, sym
 from fuser.interpreter import evaluate
-from fuser.keys import SizeClass, dim_buckets, dim_factors, dim_multiples, length_bucket
+from fuser.keys import SizeClass, dim_buckets, dim_factors, length_bucket, vector_unit
 from fuser.passes import fuse
 from fuser.passes.pipeline import prepare
 from fuser.passes.repair import Recompute
@@ -345,8 +345,8 @@ class Case:
         layouts = ("s" if self.strided else "c",) * len(self.graph.arguments)
         dims = {k: v for k, v in self.sizes if k in self.graph.symbols}
         buckets = tuple(length_bucket(e, dims) for e in lengths)
-        multiples, factors = dim_multiples(dims), dim_factors((a.shape for a in self.graph.arguments), dims)
-        return SizeClass(dim_buckets(dims), buckets, layouts, self.aligned, self.index_bits, multiples, factors)
+        factors = dim_factors(vector_unit(self.graph), (a.shape for a in self.graph.arguments), dims)
+        return SizeClass(dim_buckets(dims), buckets, layouts, self.aligned, self.index_bits, factors)
 
     @cached_property
     def groups(self) -> tuple[Group, ...]:

@@ -14,7 +14,7 @@ from fuser import device as devices
 from fuser.dtypes import BF16, F32, F64
 from fuser.graph import Graph, ReduceAttrs
 from fuser.hostexpr import lit, sym
-from fuser.keys import SizeClass, dim_buckets, dim_multiples, length_bucket
+from fuser.keys import SizeClass, dim_buckets, dim_factors, length_bucket, vector_unit
 from fuser.passes import fuse
 from fuser.passes.pipeline import prepare
 from fuser.shapes import numel
@@ -50,4 +50,5 @@ def _size_class(graph: Graph, sizes: dict[str, int]) -> SizeClass:
     lengths = {lit(1) * numel(n.inputs[0].shape[a] for a in n.attrs.axes): None for n in folds}  # type: ignore[union-attr]
     buckets = tuple(length_bucket(e, sizes) for e in lengths)
     layouts = ("c",) * len(graph.arguments)
-    return SizeClass(dim_buckets(sizes), buckets, layouts, True, 32, dim_multiples(sizes))  # type: ignore[arg-type]
+    factors = dim_factors(vector_unit(graph), (), sizes)
+    return SizeClass(dim_buckets(sizes), buckets, layouts, True, 32, factors)  # type: ignore[arg-type]

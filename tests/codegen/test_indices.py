@@ -147,7 +147,7 @@ def test_host_parts_become_parameters() -> None:
 def test_lanes_of_a_tile_share_quotients_and_know_their_remainders(q: int) -> None:
     b = KernelBuilder("k", "cuda")
     first = b.apply("multiply", (b.special("thread"), b.literal(8, I32)), I32)
-    divides = Alignment(True, frozenset({"m"})).divides
+    divides = Alignment(True, (("m", 16),)).divides
     at = IndexEmitter(b, {"p": b.scalar(N, I32)}, RANGES, I32, divides)
     lanes = [at.in_lane("q", TileLane(first, j, 8)) for j in range(8)]
     quotients = [lane.value(call("//", P * M + Q, q)) for lane in lanes]

@@ -287,7 +287,7 @@ def test_a_chain_of_ten_thousand_operators() -> None:
     space = Space(x.shape)
     stage = Stage(stores=(Store(y.id, space.parallel_index),))
     group = Group("chain", tuple(range(1, 10_001)), (x.id,), (space,), ((stage,),))
-    size_class = SizeClass((("n", 1024),), (), ("c",), True, 32, ("n",))
+    size_class = SizeClass((("n", 1024),), (), ("c",), True, 32, (("n", 16),))
     chosen = cuda.choose(graph, group, size_class, find("sm_90"))
     (kernel,) = cuda.lower(graph, group, chosen, ("c",))
     assert (chosen.vector, chosen.unroll) == (1, 1)

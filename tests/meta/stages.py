@@ -95,8 +95,12 @@ def _keys(plan: Plan) -> Iterator[str]:
     lengths, aligned = ", ".join(map(str, c.lengths)), "16-byte aligned" if c.aligned else "unaligned"
     yield "trace key   bf16[n, n], bf16[n], a weak float     (n: neither 0 nor 1)"
     yield f"size class  dims {_pairs(c.dims)}; reduced lengths up to {lengths}; layouts {''.join(c.layouts)};"
-    yield f"            {aligned}; multiples of 16: {', '.join(c.multiples)}; {c.index_bits}-bit indices"
+    yield f"            {aligned}; {_factors(c.factors)}; {c.index_bits}-bit indices"
     yield "launch key  shapes (4096, 64) (64,), strides (64, 1) (1,), addresses modulo 16, device"
+
+
+def _factors(factors: Any) -> str:
+    return ", ".join(f"{factor} divides {name}" for name, factor in factors)
 
 
 def _pairs(dims: Any) -> str:
