@@ -10,62 +10,53 @@ from fuser.optable import table
 
 _SHAPE = "the result's shape depends on data"
 # What has a near way to be written; every other name gets the nearest operator by spelling.
-WAYS: dict[str, str] = {
-    "sort": "nothing near; call it outside", "argsort": "nothing near; call it outside",
-    "partition": "nothing near; call it outside", "argpartition": "nothing near; call it outside",
-    "lexsort": "nothing near; call it outside", "unique": f"{_SHAPE}; call it outside",
-    "median": "needs sorting; call it outside", "nanmedian": "needs sorting; call it outside",
-    "percentile": "needs sorting; call it outside", "quantile": "needs sorting; call it outside",
-    "nonzero": f"{_SHAPE}; write np.where(c, a, b)", "argwhere": f"{_SHAPE}; write np.where(c, a, b)",
-    "flatnonzero": f"{_SHAPE}; write np.where(c, a, b)", "extract": f"{_SHAPE}; write np.where(c, a, 0)",
-    "compress": f"{_SHAPE}; write np.where(c, a, 0)", "bincount": "a histogram; call it outside",
-    "histogram": "a histogram; call it outside", "digitize": "write (x[..., None] >= bins).sum(-1)",
-    "searchsorted": "write (x[..., None] > a).sum(-1)", "isin": "write (x[..., None] == values).any(-1)",
-    "in1d": "write (x[..., None] == values).any(-1)", "convolve": "write it as a sum of shifted slices",
-    "correlate": "write it as a sum of shifted slices", "vectorize": "call the function on the whole array",
-    "apply_along_axis": "call the function on the whole array", "fromiter": "build a list, then np.stack",
-    "linalg.norm": "write np.sqrt((x * x).sum(axis))", "linalg.inv": "nothing near; call it outside",
-    "linalg.solve": "nothing near; call it outside", "linalg.det": "nothing near; call it outside",
-    "linalg.svd": "nothing near; call it outside", "linalg.eigh": "nothing near; call it outside",
-    "linalg.qr": "nothing near; call it outside", "linalg.cholesky": "nothing near; call it outside",
-    "ndarray.tobytes": "convert the result instead", "ndarray.flat": "write x.ravel()",
-    "ndarray.resize": "write np.resize or np.pad", "ndarray.setflags": "leave it out",
-    "ndarray.nonzero": f"{_SHAPE}; write np.where(c, a, b)", "ndarray.sort": "nothing near; call it outside",
-    "ndarray.strides": "a traced array has no layout", "ndarray.flags": "a traced array has no layout",
-    "ndarray.ctypes": "a traced array has no memory yet", "ndarray.data": "a traced array has no memory yet",
-    "ndarray.base": "a traced array has no memory yet", "put": "store through slices or a mask: x[mask] = v",
-    "put_along_axis": "store through slices or a mask: x[mask] = v", "place": "write x[mask] = v with a scalar v",
-    "add.at": "repeated indices would race; call it outside", "frombuffer": "call it outside",
-    "save": "save the result outside", "fft": "nothing near; call it outside", "ndarray.put": "write x[mask] = v",
-}  # fmt: skip
-_LIBRARY = "a library call that has no operator; call it outside"
-_SORTS = "needs sorting; call it outside"
-_SETS = f"{_SHAPE}; call it outside"
-_STORES = "store through slices, integers or a mask: x[mask] = v"
-_FILES = "reads or writes a file; call it outside"
-for _reason, _names in {
-    _LIBRARY: "linalg.inv linalg.solve linalg.det linalg.svd linalg.eigh linalg.qr linalg.cholesky linalg.cond "
-    "linalg.eig linalg.eigvals linalg.eigvalsh linalg.lstsq linalg.matrix_rank linalg.pinv linalg.slogdet "
-    "linalg.svdvals linalg.tensorinv linalg.tensorsolve fft roots polyfit poly",
-    _SORTS: "nanpercentile nanquantile topk kthvalue",
-    "nothing near; call it outside": "sort_complex ndarray.argsort ndarray.partition ndarray.argpartition",
-    _SETS: "unique unique_all unique_counts unique_inverse unique_values union1d intersect1d setdiff1d setxor1d "
-    "trim_zeros masked_select",
-    _STORES: "put put_along_axis index_put index_add scatter scatter_add",
-    _FILES: "load save savetxt savez savez_compressed loadtxt genfromtxt fromfile fromstring",
-    "a histogram; call it outside": "histogram histogram2d histogramdd histogram_bin_edges histc",
+_NAMES: dict[str, str] = {
+    "nothing near; call it outside": "sort argsort partition argpartition lexsort ndarray.sort sort_complex "
+    "ndarray.argsort ndarray.partition ndarray.argpartition",
+    f"{_SHAPE}; call it outside": "unique unique_all unique_counts unique_inverse unique_values union1d intersect1d "
+    "setdiff1d setxor1d trim_zeros masked_select",
+    "needs sorting; call it outside": "median nanmedian percentile quantile nanpercentile nanquantile topk kthvalue",
+    f"{_SHAPE}; write np.where(c, a, b)": "nonzero argwhere flatnonzero ndarray.nonzero",
+    f"{_SHAPE}; write np.where(c, a, 0)": "extract compress",
+    "a histogram; call it outside": "bincount histogram histogram2d histogramdd histogram_bin_edges histc",
+    "write (x[..., None] >= bins).sum(-1)": "digitize",
+    "write (x[..., None] > a).sum(-1)": "searchsorted",
+    "write (x[..., None] == values).any(-1)": "isin in1d",
+    "write it as a sum of shifted slices": "convolve correlate",
+    "call the function on the whole array": "vectorize apply_along_axis",
+    "build a list, then np.stack, or write the formula over np.indices": "fromiter fromfunction",
+    "write np.sqrt((x * x).sum(axis))": "linalg.norm",
+    "a library call that has no operator; call it outside": "linalg.inv linalg.solve linalg.det linalg.svd "
+    "linalg.eigh linalg.qr linalg.cholesky fft linalg.cond linalg.eig linalg.eigvals linalg.eigvalsh linalg.lstsq "
+    "linalg.matrix_rank linalg.pinv linalg.slogdet linalg.svdvals linalg.tensorinv linalg.tensorsolve roots polyfit "
+    "poly",
+    "convert the result instead": "ndarray.tobytes",
+    "write x.ravel()": "ndarray.flat",
+    "write np.resize or np.pad": "ndarray.resize",
+    "leave it out": "ndarray.setflags",
+    "a traced array has no layout": "ndarray.strides ndarray.flags",
+    "a traced array has no memory yet": "ndarray.ctypes ndarray.data ndarray.base",
+    "store through slices, integers or a mask: x[mask] = v": "put put_along_axis index_put index_add scatter "
+    "scatter_add",
+    "write x[mask] = v with a scalar v": "place",
+    "repeated indices would race; call it outside": "add.at",
+    "call it outside": "frombuffer",
+    "reads or writes a file; call it outside": "save load savetxt savez savez_compressed loadtxt genfromtxt "
+    "fromfile fromstring",
+    "write x[mask] = v": "ndarray.put",
     "of polynomials, not arrays; call it outside": "polyadd polysub polymul polydiv polyder polyint",
-    "write polyval along one axis, then the other": "polynomial.polynomial.polygrid2d polynomial.polynomial.polyval2d",
+    "write polyval along one axis, then the other": "polynomial.polynomial.polygrid2d "
+    "polynomial.polynomial.polyval2d",
     "of dates; call it outside": "busday_count busday_offset is_busday datetime_as_string",
     "packs bits; write shifts and masks": "packbits unpackbits",
     "write // and % with the shape": "unravel_index ravel_multi_index",
     "write np.tri or np.arange comparisons as a mask": "diag_indices_from tril_indices_from triu_indices_from",
-    "build a list, then np.stack, or write the formula over np.indices": "fromiter fromfunction",
     "memory order is the caller's; leave it out": "asfortranarray",
-    "write it as a sum of shifted slices, or call it outside": "conv1d conv2d conv3d max_pool2d avg_pool2d interpolate",
+    "write it as a sum of shifted slices, or call it outside": "conv1d conv2d conv3d max_pool2d avg_pool2d "
+    "interpolate",
     "write it with matmul and softmax": "scaled_dot_product_attention",
-}.items():
-    WAYS.update(dict.fromkeys(_names.split(), _reason))
+}  # fmt: skip
+WAYS = {name: way for way, names in _NAMES.items() for name in names.split()}
 SAME_SHAPE = frozenset({"sort", "partition", "fft.fft", "fft.ifft", "linalg.inv", "linalg.cholesky", "unwrap"})
 NUMPY_RANDOM = "write fuser.ops.uniform(key, shape), fuser.ops.normal(key, shape)"
 

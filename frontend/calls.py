@@ -19,7 +19,7 @@ import numpy as np
 
 from fuser import dtypes
 from fuser.construct import elementwise, reduction, storing, views
-from fuser.construct.common import NeedsStatic
+from fuser.construct.common import NeedsStatic, fail
 from fuser.errors import DTypeError, FuserError, ShapeError, TraceError, UnsupportedError
 from fuser.frontend.complexscalar import ComplexScalar, number
 from fuser.frontend.context import Context, Specialize
@@ -214,9 +214,8 @@ def check_out(ctx: Context, out: Any) -> None:
     for o in out if isinstance(out, tuple) else (out,):
         if type(o) is TracedArray or o is None:
             continue
-        places = (ctx.b.span,) if ctx.b.span else ()
         message = "out= is a NumPy array made outside the traced function"
-        raise TraceError(message, "outside-store", places, ("pass it as an argument, or make it inside",))
+        fail(ctx.b, TraceError, message, "outside-store", "pass it as an argument, or make it inside")
 
 
 def store_out(ctx: Context, out: Any, result: Any, casting: str) -> Any:
@@ -229,7 +228,7 @@ def store_out(ctx: Context, out: Any, result: Any, casting: str) -> Any:
     check_casting(ctx, value.dtype, target.dtype, casting)
     if value.rank > target.rank:
         message = f"out= has {target.rank} axes, the result {value.rank}"
-        raise ShapeError(message, "out-shape", (ctx.b.span,) if ctx.b.span else ())
+        fail(ctx.b, ShapeError, message, "out-shape")
     out.assign(views.broadcast_to(ctx.b, elementwise.cast(ctx.b, value, target.dtype), target.shape))
     return out
 
@@ -239,8 +238,8 @@ def check_casting(ctx: Context, source: dtypes.DType, target: dtypes.DType, cast
     a, b = (dtypes.F16.numpy if t == dtypes.BF16 else t.numpy for t in (source, target))
     if not np.can_cast(a, b, casting=casting):  # type: ignore[arg-type]
         message = f"Cannot cast the result from {source} to {target} with casting rule {casting!r}"
-        notes = ("make the array of the wider dtype, or convert the operand: .astype(...)",)
-        raise DTypeError(message, "casting", (ctx.b.span,) if ctx.b.span else (), notes)
+        note = "make the array of the wider dtype, or convert the operand: .astype(...)"
+        fail(ctx.b, DTypeError, message, "casting", note)
 
 
 def store(ctx: Context, array: TracedArray, key: Any, value: Any, frame: FrameType | None) -> None:

@@ -70,6 +70,7 @@ class ComplexScalar(Number):
     """A complex number known at each call. `isinstance` sees a Python complex."""
 
     __slots__ = ("_ctx", "value")
+    __hash__ = Number.__hash__  # a class with `__eq__` inherits none
 
     def __init__(self, ctx: Context, value: HostComplex) -> None:
         self._ctx, self.value = ctx, value
@@ -87,18 +88,6 @@ class ComplexScalar(Number):
             if not part.is_literal:
                 self._ctx.specialize(what, part)
         return complex(self.value.re.value, self.value.im.value)
-
-    def __complex__(self) -> complex:
-        return self._now("complex()")
-
-    def __hash__(self) -> int:
-        return hash(self._now("a key"))
-
-    def __str__(self) -> str:
-        return str(self._now("a text"))
-
-    def __format__(self, spec: str) -> str:
-        return format(self._now("a text"), spec)
 
     def __bool__(self) -> bool:
         return bool(self._now("a condition"))

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from fuser.construct.common import fail
 from fuser.dtypes import find
 from fuser.errors import DTypeError, FuserError, Span, TraceError, UnsupportedError
 from fuser.frontend import conditions, locations
@@ -89,8 +90,8 @@ class Context:
             self.b.span = locations.span_of(frame)
         if len(self.b.nodes) > LONGEST:
             message = f"`{self.name}` makes more than {LONGEST} operations: its loops are unrolled while tracing"
-            notes = ("write the loop over a whole axis", "call the compiled body from a Python loop")
-            raise TraceError(message, "trace-size", (self.b.span,) if self.b.span else (), notes)
+            ways = ("write the loop over a whole axis", "call the compiled body from a Python loop")
+            fail(self.b, TraceError, message, "trace-size", *ways)
         self.calls += 1
         self._mark = len(self.b.nodes)
         return frame
@@ -119,7 +120,7 @@ class Context:
         dtype = find(str(array.dtype).removeprefix("torch."))
         if dtype is None:
             message = f"an array of dtype {array.dtype} is used: not supported"
-            raise DTypeError(message, "dtype", (self.b.span,) if self.b.span else ())
+            fail(self.b, DTypeError, message, "dtype")
         captured = self.known.get(id(array))
         content = array
         if captured is None:

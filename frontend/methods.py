@@ -14,6 +14,7 @@ import numpy as np
 
 from fuser import dtypes
 from fuser.construct import complexes, elementwise, indexing
+from fuser.construct.common import fail
 from fuser.dtypes import BOOL
 from fuser.errors import DTypeError
 from fuser.frontend import calls, scatter, selection
@@ -247,8 +248,7 @@ def astype(
 def _dtype(array: TracedArray, spelling: Any) -> dtypes.DType:
     found = dtypes.find(spelling)
     if found is None:
-        b = array._ctx.b
-        raise DTypeError(f"dtype {spelling!r} is not supported", "dtype", (b.span,) if b.span else ())
+        fail(array._ctx.b, DTypeError, f"dtype {spelling!r} is not supported", "dtype")
     return found
 
 

@@ -47,5 +47,17 @@ class Number(Overrides):
         """The value, if the trace has it; else a trace is asked for that does, for the sake of `what`."""
         raise NotImplementedError
 
+    def __complex__(self) -> complex:
+        return complex(self._now("complex()"))
+
+    def __hash__(self) -> int:
+        return hash(self._now("a key"))
+
+    def __str__(self) -> str:
+        return str(self._now("a text"))
+
+    def __format__(self, spec: str) -> str:
+        return format(self._now("a text"), spec)
+
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         return np.asarray(self._now("an array of constants"), dtype=dtype)

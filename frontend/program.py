@@ -7,7 +7,7 @@ checked when the program is read; `build` needs dtypes and shapes and may be cal
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -234,18 +234,7 @@ def _guarded(task: Any, runner: Runner) -> Any:
         return task()
     except FuserError:
         raise
-    except (Exception, RecursionError) as error:
+    except Exception as error:
         spans = (runner.b.span,) if runner.b.span else ()
         message = f"building failed: {type(error).__name__}: {error}"
         raise InternalError(message, "internal", spans, ("please report this program",)) from error
-
-
-def specs_by_name(signature: Signature, given: Mapping[str, Spec]) -> list[Spec]:
-    """Specs in parameter order from specs by name; defaults as static values. Raises ArgumentError [call]."""
-    names = [p.name for p in signature.parameters]
-    unknown = [f"`{n}`" for n in given if n not in names]
-    missing = [f"`{p.name}`" for p in signature.parameters if p.required and p.name not in given]
-    if unknown or missing:
-        problem = f"has no parameter {', '.join(unknown)}" if unknown else f"also needs {', '.join(missing)}"
-        raise ArgumentError(f"`{signature.name}` {problem}", "call", notes=(signature.text,))
-    return [given[p.name] if p.name in given else StaticSpec(p.default) for p in signature.parameters]

@@ -7,6 +7,7 @@ is specialised. Its own file because it is the whole of "Python scalars are run-
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,10 +35,30 @@ def _canonical(ctx: Context, expr: HostExpr) -> HostExpr:
     return expr
 
 
+def _operator(op: str) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
+    """`s op o` and `o op s`."""
+
+    def forward(self: Scalar, other: Any) -> Any:
+        return self._binary(op, other)
+
+    def backward(self: Scalar, other: Any) -> Any:
+        return self._binary(op, other, True)
+
+    return forward, backward
+
+
+def _unary(op: str) -> Callable[[Any], Any]:
+    def apply(self: Scalar) -> Any:
+        return host(self._ctx, call(op, self.expr))
+
+    return apply
+
+
 class Scalar(Number):
     """A number known at each call. `isinstance` sees the Python type it stands for."""
 
     __slots__ = ("_ctx", "expr")
+    __hash__ = Number.__hash__  # a class with `__eq__` inherits none
 
     def __init__(self, ctx: Context, expr: HostExpr) -> None:
         self._ctx, self.expr = ctx, expr
@@ -65,18 +86,6 @@ class Scalar(Number):
     def __float__(self) -> float:
         return float(self._now("float()"))
 
-    def __complex__(self) -> complex:
-        return complex(self._now("complex()"))
-
-    def __hash__(self) -> int:
-        return hash(self._now("a key"))
-
-    def __str__(self) -> str:
-        return str(self._now("a text"))
-
-    def __format__(self, spec: str) -> str:
-        return format(self._now("a text"), spec)
-
     def __round__(self, digits: Any = None) -> Any:
         return round(self._now("round()"), digits)
 
@@ -102,113 +111,26 @@ class Scalar(Number):
         ufunc = _UFUNCS[op]
         return ufunc(other, self) if swapped else ufunc(self, other)
 
-    def _unary(self, op: str) -> Any:
-        return host(self._ctx, call(op, self.expr))
-
-    def __add__(self, o: Any) -> Any:
-        return self._binary("+", o)
-
-    def __radd__(self, o: Any) -> Any:
-        return self._binary("+", o, True)
-
-    def __sub__(self, o: Any) -> Any:
-        return self._binary("-", o)
-
-    def __rsub__(self, o: Any) -> Any:
-        return self._binary("-", o, True)
-
-    def __mul__(self, o: Any) -> Any:
-        return self._binary("*", o)
-
-    def __rmul__(self, o: Any) -> Any:
-        return self._binary("*", o, True)
-
-    def __truediv__(self, o: Any) -> Any:
-        return self._binary("/", o)
-
-    def __rtruediv__(self, o: Any) -> Any:
-        return self._binary("/", o, True)
-
-    def __floordiv__(self, o: Any) -> Any:
-        return self._binary("//", o)
-
-    def __rfloordiv__(self, o: Any) -> Any:
-        return self._binary("//", o, True)
-
-    def __mod__(self, o: Any) -> Any:
-        return self._binary("%", o)
-
-    def __rmod__(self, o: Any) -> Any:
-        return self._binary("%", o, True)
-
-    def __and__(self, o: Any) -> Any:
-        return self._binary("&", o)
-
-    def __rand__(self, o: Any) -> Any:
-        return self._binary("&", o, True)
-
-    def __or__(self, o: Any) -> Any:
-        return self._binary("|", o)
-
-    def __ror__(self, o: Any) -> Any:
-        return self._binary("|", o, True)
-
-    def __xor__(self, o: Any) -> Any:
-        return self._binary("^", o)
-
-    def __rxor__(self, o: Any) -> Any:
-        return self._binary("^", o, True)
-
-    def __lshift__(self, o: Any) -> Any:
-        return self._binary("<<", o)
-
-    def __rlshift__(self, o: Any) -> Any:
-        return self._binary("<<", o, True)
-
-    def __rshift__(self, o: Any) -> Any:
-        return self._binary(">>", o)
-
-    def __rrshift__(self, o: Any) -> Any:
-        return self._binary(">>", o, True)
-
-    def __lt__(self, o: Any) -> Any:
-        return self._binary("<", o)
-
-    def __le__(self, o: Any) -> Any:
-        return self._binary("<=", o)
-
-    def __gt__(self, o: Any) -> Any:
-        return self._binary(">", o)
-
-    def __ge__(self, o: Any) -> Any:
-        return self._binary(">=", o)
-
-    def __neg__(self) -> Any:
-        return self._unary("neg")
-
-    def __pos__(self) -> Any:
-        return self._unary("pos")
-
-    def __abs__(self) -> Any:
-        return self._unary("abs")
-
-    def __invert__(self) -> Any:
-        return self._unary("~")
-
-    def __trunc__(self) -> Any:
-        return self._unary("int")
-
-    def __floor__(self) -> Any:
-        return self._unary("floor")
-
-    def __ceil__(self) -> Any:
-        return self._unary("ceil")
+    __add__, __radd__ = _operator("+")
+    __sub__, __rsub__ = _operator("-")
+    __mul__, __rmul__ = _operator("*")
+    __truediv__, __rtruediv__ = _operator("/")
+    __floordiv__, __rfloordiv__ = _operator("//")
+    __mod__, __rmod__ = _operator("%")
+    __and__, __rand__ = _operator("&")
+    __or__, __ror__ = _operator("|")
+    __xor__, __rxor__ = _operator("^")
+    __lshift__, __rlshift__ = _operator("<<")
+    __rshift__, __rrshift__ = _operator(">>")
+    __lt__, __gt__ = _operator("<")[0], _operator(">")[0]
+    __le__, __ge__ = _operator("<=")[0], _operator(">=")[0]
+    __neg__, __pos__, __abs__, __invert__ = _unary("neg"), _unary("pos"), _unary("abs"), _unary("~")
+    __trunc__, __floor__, __ceil__ = _unary("int"), _unary("floor"), _unary("ceil")
 
     def __eq__(self, o: object) -> Any:
         if isinstance(o, Scalar) and _canonical(self._ctx, o.expr) == _canonical(self._ctx, self.expr):
             return True if self.expr.kind == "int" else self._binary("==", o)  # a float may be NaN
-        result = self._binary("==", o)
-        return result
+        return self._binary("==", o)
 
     def __ne__(self, o: object) -> Any:
         equal = self.__eq__(o)

@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from fuser.construct.common import fail
 from fuser.errors import TraceError
 from fuser.frontend import advice, creation, protocols, torch_shim
 from fuser.frontend.context import Context
@@ -156,7 +157,7 @@ def math_function(ctx: Context, original: Callable[..., Any]) -> Callable[..., A
         if type(x) is TracedArray:
             ctx.enter()
             message = f"`math.{name}` takes a Python number; this is an array, known only at run time"
-            raise TraceError(message, "math-on-array", (ctx.b.span,) if ctx.b.span else (), (f"write np.{name}",))
+            fail(ctx.b, TraceError, message, "math-on-array", f"write np.{name}")
         return original(x, *rest)
 
     return apply
@@ -204,9 +205,8 @@ class Refused:
 
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
         self._ctx.enter()
-        span = self._ctx.b.span
         message = f"`{self._name}` would draw once, while tracing, and give the same numbers at every call"
-        raise TraceError(message, "random", (span,) if span else (), (advice.NUMPY_RANDOM,))
+        fail(self._ctx.b, TraceError, message, "random", advice.NUMPY_RANDOM)
 
 
 def random_shim(ctx: Context, name: str) -> Refused:

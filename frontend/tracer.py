@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fuser.construct.common import canonical_shape
+from fuser.construct.common import canonical_shape, fail
 from fuser.errors import TraceError, TraceTypeError
 from fuser.frontend import locations
 from fuser.frontend.overrides import Overrides
@@ -136,14 +136,13 @@ class TracedArray(Overrides):
 
     def _check_writable(self, lineage: list[TracedArray]) -> None:
         storage = self._storage
-        places = (self._ctx.b.span,) if self._ctx.b.span else ()
         if any(v._step is not None and not v._step.writable for v in lineage):
-            raise TraceError("assignment destination is read-only", "read-only", places, ("write to a .copy()",))
+            fail(self._ctx.b, TraceError, "assignment destination is read-only", "read-only", "write to a .copy()")
         if storage.uncertain is not None:
             if storage.uncertain.symbols:
                 self._ctx.specialize("whether a reshape is a view", storage.uncertain)
             message = "a store here changes a view or a copy, depending on the layout of the call's arrays"
-            raise TraceError(message, "view-or-copy", places, ("write .copy() before the reshape",))
+            fail(self._ctx.b, TraceError, message, "view-or-copy", "write .copy() before the reshape")
         if storage.merged and storage.argument is not None:
             self._ctx.needs_contiguous.add(storage.argument)
 

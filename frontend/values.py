@@ -10,8 +10,9 @@ from types import EllipsisType
 from typing import Any, Union
 
 from fuser.construct import indexing, storing
+from fuser.construct.common import fail
 from fuser.dtypes import DType
-from fuser.errors import IndexingError, Span
+from fuser.errors import IndexingError
 from fuser.frontend import ast
 from fuser.frontend.storage import Index, Permute, Step, Storage
 from fuser.graph import Builder, Node
@@ -48,7 +49,7 @@ class Array:
         if self.origin is not None and self.origin.storage.version != self.origin.version:
             message = f"what `{self.origin.function}` gave is read after its source was stored into"
             hint = f"make it independent: copy({self.origin.function}(...)); or call it again"
-            raise IndexingError(message, "stale-view", _here(b), (hint,))
+            fail(b, IndexingError, message, "stale-view", hint)
         version = self.storage.version
         chain: list[Array] = []
         array: Array | None = self
@@ -70,7 +71,7 @@ class Array:
         if self.origin is not None:
             message = f"a store into what `{self.origin.function}` gave might change its source or not"
             hint = f"store into the source, or into copy({self.origin.function}(...))"
-            raise IndexingError(message, "store-into-view", _here(b), (hint,))
+            fail(b, IndexingError, message, "store-into-view", hint)
         new = storing.setitem(b, self.node(b), key, value)
         array = self
         while array.parent is not None and array.step is not None:
@@ -78,10 +79,6 @@ class Array:
             array = array.parent
         self.storage.store(new)
         return new
-
-
-def _here(b: Builder) -> tuple[Span, ...]:
-    return (b.span,) if b.span else ()
 
 
 @dataclass(frozen=True)

@@ -96,7 +96,6 @@ BF16 = DType("bf16", "f", 16)
 C64, C128 = DType("c64", "c", 64), DType("c128", "c", 128)
 
 ALL: tuple[DType, ...] = (BOOL, I8, I16, I32, I64, U8, U16, U32, U64, F16, BF16, F32, F64)
-FLOATS = (F16, BF16, F32, F64)
 COMPLEX = (C64, C128)
 
 _NUMPY: dict[str, np.dtype[Any]] = {

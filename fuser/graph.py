@@ -406,15 +406,3 @@ def rename_dims(graph: Graph, merged: Mapping[str, HostExpr]) -> Graph:
     from fuser.rename import apply_dims  # walks every attribute kind; apart to keep this file about structure
 
     return apply_dims(graph, merged)
-
-
-def walk_consumers(graph: Graph, start: Node) -> Iterator[Node]:
-    """Every node that depends on `start`, nearest first; iterative."""
-    seen = {start}
-    queue = [start]
-    for n in queue:
-        for u in graph.users[n]:
-            if u not in seen:
-                seen.add(u)
-                queue.append(u)
-                yield u

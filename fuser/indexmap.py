@@ -64,11 +64,6 @@ def identity(rank: int) -> IndexMap:
     return IndexMap(axes(rank))
 
 
-def compose(outer: IndexMap, inner: IndexMap) -> IndexMap:
-    """The map of `view_outer(view_inner(x))`: result -> middle by `outer`, middle -> source by `inner`."""
-    return IndexMap(inner.apply(outer.exprs))
-
-
 def transpose(perm: Sequence[int]) -> IndexMap:
     """Result axis `k` is source axis `perm[k]`."""
     exprs = [lit(0)] * len(perm)

@@ -6,7 +6,7 @@ from fuser.construct import elementwise as ew
 from fuser.construct import indexing, reduction
 from fuser.dtypes import F32
 from fuser.errors import Span
-from fuser.graph import Builder, Effect, Graph, Node, Rewriter, walk_consumers
+from fuser.graph import Builder, Effect, Graph, Node, Rewriter
 from fuser.hostexpr import scalar_symbol, sym
 from fuser.text import print_graph
 
@@ -71,7 +71,6 @@ def test_symbols_of_maps_and_parameters_count() -> None:
 def test_deep_graphs() -> None:
     g = chain(10_000)
     assert len(g.nodes) == 10_001
-    assert len(list(walk_consumers(g, g.nodes[0]))) == 10_000
     assert len(Rewriter(g).run().nodes) == 10_001
     assert g.symbols == {"n"}
 

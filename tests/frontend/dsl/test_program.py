@@ -11,9 +11,9 @@ import pytest
 
 from fuser.dtypes import BF16, F32
 from fuser.errors import ArgumentError, DTypeError, NameResolutionError
-from fuser.frontend.program import MISSING, Program, specs_by_name
+from fuser.frontend.program import MISSING, Program
 from fuser.hostexpr import sym
-from fuser.specs import ArraySpec, ScalarSpec, StaticSpec, parse, symbolic_shape
+from fuser.specs import ArraySpec, ScalarSpec, parse, symbolic_shape
 from fuser.trees import ArrayLeaf, HostLeaf, StaticLeaf
 
 TEXT = '''"""Norms."""
@@ -84,14 +84,6 @@ def test_defaults_may_be_left_out() -> None:
         program.build("f", [])
     with pytest.raises(ArgumentError, match="takes 3 arguments, not 4"):
         program.build("f", [parse("f32[n]")] * 4)
-
-
-def test_specs_by_name() -> None:
-    signature = Program(TEXT).signature("rms_norm")
-    given = specs_by_name(signature, {"w": parse("bf16[d]"), "x": parse("bf16[n, d]"), "eps": ScalarSpec("float")})
-    assert given[2:] == [StaticSpec(None), ScalarSpec("float"), StaticSpec("rms")]
-    with pytest.raises(ArgumentError, match="no parameter `y`"):
-        specs_by_name(signature, {"y": parse("f32")})
 
 
 def test_results_say_what_they_are() -> None:
