@@ -227,7 +227,12 @@ def bitcast(b: Builder, x: Node, dtype: DType) -> Node:
 
 
 def combine(b: Builder, op: str, nodes: Sequence[Node], dtype: DType) -> Node:
-    """A scalar-operator node over operands that already have their dtypes: broadcasts, nothing else."""
+    """A scalar-operator node over operands that already have their dtypes: broadcasts, and writes out what reads the
+    bits of half values."""
+    if dtype.is_half and table().scalar(op).by_bits:
+        from fuser.construct import formula
+
+        return formula.expanded(b, table().scalar(op), nodes)
     shape = views.broadcast_shape(b, nodes)
     return b.make(op, [views.broadcast_to(b, n, shape) for n in nodes], None, dtype, shape)
 

@@ -12,7 +12,7 @@ from typing import Any
 from fuser.construct import elementwise as ew
 from fuser.dtypes import DType
 from fuser.graph import Builder, Node
-from fuser.optable.base import S
+from fuser.optable.base import S, ScalarOp
 from fuser.record import dataclass
 
 
@@ -34,6 +34,12 @@ class GraphEmit:
 def handle(b: Builder, x: Node) -> S:
     """A node as an operand of a formula."""
     return S(GraphEmit(b), x, x.dtype)
+
+
+def expanded(b: Builder, row: ScalarOp, nodes: Sequence[Node]) -> Node:
+    """What a row's `expand` makes of nodes."""
+    assert row.expand is not None, row.name
+    return node_of(b, row.expand(*(handle(b, n) for n in nodes)))
 
 
 def node_of(b: Builder, s: S) -> Node:

@@ -215,6 +215,7 @@ class ScalarOp:
     ulp: Mapping[str, float] = field(default_factory=dict)
     domain: tuple[float, float] | None = None
     continuous: bool = True  # False (comparisons, floor...): half operands are rounded first
+    by_bits: bool = False  # of half operands it is what `expand` makes of their own bits; others compute in f32
     closed: bool = False  # of values of a half type it makes such a value: an operand, or a whole number near it
     growth: tuple[float, ...] | None = None
     sign: SignRule | None = None

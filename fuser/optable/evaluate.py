@@ -40,8 +40,8 @@ def _widened(array: Array) -> Array:
 def evaluate_scalar(row: ScalarOp, *arrays: Array, dtype: DType) -> Array:
     """A scalar operator by its reference, silently (no warnings).
 
-    arrays: broadcastable, already cast to the row's operand dtypes. Halves are computed in f32 and the
-    result rounded once, which is what NumPy does for f16. Returns an array of `dtype`.
+    arrays: broadcastable, already cast to the row's operand dtypes. Halves are computed in f32 (but by rows that read
+    bits) and the result rounded once, which is what NumPy does for f16. Returns an array of `dtype`.
     """
     with np.errstate(all="ignore"):
         if row.converts:
@@ -49,7 +49,8 @@ def evaluate_scalar(row: ScalarOp, *arrays: Array, dtype: DType) -> Array:
         meaning = row.reference
         if row.pairs is not None and any(np.asarray(a).dtype.kind == "c" for a in arrays):
             meaning = row.pairs.reference or row.reference
-        found = np.asarray(meaning(*(_widened(np.asarray(a)) for a in arrays)))
+        given = (np.asarray(a) for a in arrays)
+        found = np.asarray(meaning(*(given if row.by_bits else map(_widened, given))))
         return found if found.dtype == dtype.numpy else cast_array(found, dtype)
 
 

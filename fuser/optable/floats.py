@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from fuser.dtypes import BOOL, F32, I32, I64, DType
+from fuser.dtypes import BOOL, F16, F32, I16, I32, I64, DType
 from fuser.optable.base import Cost, Names, S, ScalarOp, Table
 from fuser.optable.complexes import by_part, pairs
-from fuser.optable.rules import numpy_rule, only_wide, scaling
+from fuser.optable.rules import numpy_rule, scaling
 from fuser.optable.spell import c_call, intrinsic
 
 Array = np.ndarray[Any, Any]
@@ -22,7 +22,7 @@ Array = np.ndarray[Any, Any]
 
 def _integer(dtype: DType) -> DType:
     """The signed integer dtype that holds a float's bits."""
-    return I32 if dtype == F32 else I64
+    return {16: I16, 32: I32, 64: I64}[dtype.bits]
 
 
 def _bits(x: S) -> S:
@@ -46,13 +46,14 @@ def _isfinite(x: S) -> S:
 
 
 def _nextafter(x: S, y: S) -> S:
-    """The neighbour of x toward y: the bits count up away from zero and down toward it."""
+    """The neighbour of x toward y: the bits count up away from zero and down toward it. Where they are equal it is y,
+    but for f16, as NumPy has it: 0.0 and -0.0 are told apart."""
     bits = _bits(x)
     outward = (x < y) ^ (x < 0)
     stepped = outward.where(bits + 1, bits - 1)
     from_zero = (y > 0).where(bits.like(1), bits.like(_sign_mask(x.dtype) + 1))  # the smallest subnormal
     moved = x.eq(0).where(from_zero, stepped).bits(x.dtype)
-    settled = x.eq(y).where(y, moved)
+    settled = x.eq(y).where(x if x.dtype == F16 else y, moved)
     return (x.ne(x) | y.ne(y)).where(x + y, settled)
 
 
@@ -88,13 +89,22 @@ def _clamped_between(n: S, low: int, high: int) -> S:
 
 
 def _spacing(x: S) -> S:
-    """The distance to the neighbour away from zero, with the sign of x (zeros: positive)."""
+    """The distance to the neighbour away from zero, with the sign of x (zeros: positive). NumPy's of f16: to the
+    neighbour above."""
+    if x.dtype == F16:
+        return x.eq(float("-inf")).where(float("nan"), x.op("nextafter", float("inf")) - x)
     outward = (x < 0).where(x.like(float("-inf")), float("inf"))
     return x.op("nextafter", outward) - x
 
 
-def _row(name: str, arity: int, ufunc: np.ufunc, **fields: Any) -> ScalarOp:
-    return ScalarOp(name=name, arity=arity, reference=ufunc, exact=True, **{"rule": numpy_rule(ufunc)} | fields)
+def _numpy_spacing(x: Array) -> Array:
+    """NumPy's; ml_dtypes gives bf16's -0.0 a negative one."""
+    return np.where(x == 0, np.abs(np.spacing(x)), np.spacing(x))
+
+
+def _row(name: str, arity: int, reference: Any, **fields: Any) -> ScalarOp:
+    rule = fields.pop("rule", None) or numpy_rule(reference)
+    return ScalarOp(name=name, arity=arity, reference=reference, exact=True, rule=rule, **fields)
 
 
 def _predicate(name: str, ufunc: np.ufunc, expand: Any, notes: str, join: str = "") -> ScalarOp:
@@ -119,16 +129,14 @@ ROWS = (
         notes="the sign of NaN and -0.0 too",
     ),
     _row(
-        "nextafter", 2, np.nextafter, rule=only_wide(numpy_rule(np.nextafter)), expand=_nextafter, cost=Cost(14),
-        continuous=False, names=Names(numpy=("nextafter",), torch=("nextafter",)),
-        no_vjp="reads the representation, not the value", notes="f16 and bf16 are refused: they compute in f32, whose "
-        "neighbours round back to the same half",
+        "nextafter", 2, np.nextafter, expand=_nextafter, cost=Cost(14), continuous=False, by_bits=True,
+        names=Names(numpy=("nextafter",), torch=("nextafter",)),
+        no_vjp="reads the representation, not the value", notes="of f16 and bf16 the neighbour in that very dtype",
     ),
     _row(
-        "spacing", 1, np.spacing, rule=only_wide(numpy_rule(np.spacing)), expand=_spacing, cost=Cost(16),
-        continuous=False, names=Names(numpy=("spacing",)),
-        no_vjp="reads the representation, not the value",
-        notes="sign of x; NaN for infinities; f16 and bf16 are refused, as by `nextafter`",
+        "spacing", 1, _numpy_spacing, rule=numpy_rule(np.spacing), expand=_spacing, cost=Cost(16), continuous=False,
+        by_bits=True, names=Names(numpy=("spacing",)), no_vjp="reads the representation, not the value",
+        notes="sign of x (f16, as NumPy has it: positive, to the neighbour above); NaN for infinities",
     ),
     _row(
         "ldexp", 2, np.ldexp, rule=scaling, expand=_ldexp, cost=Cost(18),

@@ -122,16 +122,6 @@ def floats(count: int) -> Rule:
     return numpy_rule(like)
 
 
-def only_wide(rule: Rule) -> Rule:
-    """A rule that also refuses f16 and bf16 operands, for operators that ask for the representation itself."""
-
-    def narrowed(operands: Sequence[Operand]) -> Resolution | None:
-        found = rule(operands)
-        return None if found is None or any(t.is_half for t in found.operands) else found
-
-    return narrowed
-
-
 def logical(count: int) -> Rule:
     """Operands are cast to bool (x != 0) first; the result is bool."""
 

@@ -18,7 +18,6 @@ WEAK: dict[str, Any] = {"bool": True, "int": 1, "float": 1.0}
 UFUNCS = [r for r in table().of(ScalarOp) if isinstance(getattr(np, r.name, None), np.ufunc)]
 # Rows that ask more of NumPy's dtypes than NumPy does, and why.
 DIFFERS = {
-    "nextafter": "refuses f16: it computes in f32", "spacing": "refuses f16: it computes in f32",
     "logical_and": "casts to bool first", "logical_or": "casts to bool first", "logical_xor": "casts to bool first",
     "logical_not": "casts to bool first",
 }  # fmt: skip
@@ -46,8 +45,7 @@ def test_rule_is_numpys(row: ScalarOp) -> None:
         found = row.rule(given)
         want = numpys(ufunc, given)
         if row.name in DIFFERS and (found is None or found.operands[0] == BOOL):
-            halves = any(t == F16 for t in given) or want == F16
-            assert (found is None and (halves or want is None)) or want == BOOL, given
+            assert (found is None and want is None) or want == BOOL, given
             continue
         assert (found and found.result) == want, given
 

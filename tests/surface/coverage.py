@@ -18,7 +18,6 @@ from fuser.frontend.scan import traces
 from fuser.optable import table
 from fuser.optable.base import ScalarOp
 from tests.surface import array_functions, ufuncs
-from tests.surface.test_ufuncs import WITHOUT_HALVES
 
 INTRODUCTION = """# What traces
 
@@ -93,12 +92,11 @@ def page() -> str:
     every = ufuncs.names()
     functions, api = numpy_functions(), standard()
     missing = {n: advice.unsupported(n) for n, done in functions.items() if not done}
-    halves = [n for n in every if n in WITHOUT_HALVES]
     parts = [
         INTRODUCTION,
         "## NumPy's ufuncs\n",
-        f"{_share(len(every) - len(halves), len(every))} of those with a real, integer or boolean form equal NumPy on",
-        f"every dtype; {' and '.join(f'`{n}`' for n in halves)} on all but half floats. `.reduce`, `.accumulate` and "
+        f"All {len(every)} of those with a real, integer or boolean form equal NumPy on every dtype. `.reduce`, "
+        "`.accumulate` and",
         "`.outer` too; not `.at`, `.reduceat`.\n",
         _list(every),
         "\n## Complex numbers\n",

@@ -13,7 +13,6 @@ from tests.surface import array_functions as functions
 from tests.surface.running import compare
 
 DTYPES = ("float64", "float32", "float16", "int32", "uint8", "bool")
-WITHOUT_HALVES = {"nextafter"}
 PROGRAMS = {n: p for n, p in {**functions.STANDARD, **functions.LINALG, **functions.MORE}.items() if p is not None}
 
 
@@ -30,8 +29,6 @@ def arrays(dtype: str) -> list[Any]:
 
 def _taken(name: str, dtype: str) -> bool:
     """Whether NumPy computes the program on a dtype."""
-    if name in WITHOUT_HALVES and dtype in ("float16", "uint8", "bool"):
-        return False
     try:
         with np.errstate(all="ignore"):
             PROGRAMS[name](*arrays(dtype))
