@@ -28,11 +28,9 @@ class Simulated:
         self.arch, self.after_expand = arch, after_expand
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        originals = [leaf for leaf in trees.flatten((args, kwargs))[0] if isinstance(leaf, np.ndarray)]
-        del originals  # arguments are contiguous copies below; effects are written to the arrays as given
         bound, traced = self.compiled._trace(args, kwargs)
         given = [i.base for i in bound.infos] + list(self.compiled._source.captured(traced.graph))
-        flat = [np.ascontiguousarray(a) for a in given]
+        flat = [np.ascontiguousarray(a) for a in given]  # effects are written to the arrays as given
         from fuser.device import find
 
         contiguous = replace(bound, infos=tuple(arrays.describe(a) for a in flat[: len(bound.infos)]))

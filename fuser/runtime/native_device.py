@@ -119,11 +119,7 @@ class DeviceRun(Run):
 
     def _fail(self, entry: Any, code: Any) -> None:
         """Let Python raise the error of a launch."""
-        arguments = self.api("PyTuple_New", P, c(1))
-        number = self.api("PyLong_FromLong", P, self.b.sext(code, I64))
-        self.api("PyTuple_SetItem", I32, arguments, c(0), number)
-        self.api("PyObject_CallObject", P, self.word(entry, w.E_FAIL, P), arguments)
-        self.api("Py_DecRef", VOID, arguments)
+        self.ask(self.word(entry, w.E_FAIL, P), self.api("PyLong_FromLong", P, self.b.sext(code, I64)))
 
 
 class TorchDeviceRun(DeviceRun):

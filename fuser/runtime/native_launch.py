@@ -124,10 +124,7 @@ class _Start(Writer):
     def _record(self, plan: Any, table: Any, code: Any) -> None:
         """Show Python the words of a call that no graph fits."""
         b = self.b
-        arguments = self.api("PyTuple_New", P, c(1))
-        self.api("PyTuple_SetItem", I32, arguments, c(0), self.api("PyLong_FromVoidPtr", P, table))
-        answer = self.api("PyObject_CallObject", P, self.word(plan, L_RECORD, P), arguments)
-        self.api("Py_DecRef", VOID, arguments)
+        answer = self.ask(self.word(plan, L_RECORD, P), self.api("PyLong_FromVoidPtr", P, table))
         with b.if_else(self.is_zero(answer)) as (failed, done):
             with failed:
                 b.store(ir.Constant(I32, RAISED), code)

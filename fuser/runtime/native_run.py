@@ -99,15 +99,13 @@ class Run(Writer):
         b = self.b
         count = self.word(entry, E_WRITTENS)
         with b.if_then(self.differ(count, c(0))):
-            arguments, written = self.api("PyTuple_New", P, c(1)), self.api("PyTuple_New", P, count)
+            written = self.api("PyTuple_New", P, count)
             places = self.word(entry, E_WRITTEN, P)
             with self.each(count) as k:
                 value = self.word(args, self.word(places, k), P)
                 self.api("Py_IncRef", VOID, value)
                 self.api("PyTuple_SetItem", I32, written, k, value)
-            self.api("PyTuple_SetItem", I32, arguments, c(0), written)
-            answer = self.api("PyObject_CallObject", P, self.word(entry, E_BUMP, P), arguments)
-            self.api("Py_DecRef", VOID, arguments)
+            answer = self.ask(self.word(entry, E_BUMP, P), written)
             self.leave_if(self.is_zero(answer), self.null, clean)
             self.api("Py_DecRef", VOID, answer)
 
@@ -232,11 +230,7 @@ class Run(Writer):
                 with many:
                     self.api("PyTuple_SetItem", I32, b.load(answer, typ=P), k, value)
         with b.if_then(b.icmp_unsigned(">", finish, c(1))):
-            items = b.load(answer, typ=P)
-            arguments = self.api("PyTuple_New", P, c(1))
-            self.api("PyTuple_SetItem", I32, arguments, c(0), items)
-            b.store(self.api("PyObject_CallObject", P, b.inttoptr(finish, P), arguments), answer)
-            self.api("Py_DecRef", VOID, arguments)
+            b.store(self.ask(b.inttoptr(finish, P), b.load(answer, typ=P)), answer)
         clean()
         b.ret(b.load(answer, typ=P))
 

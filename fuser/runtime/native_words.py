@@ -154,3 +154,11 @@ class Writer:
         known = self.module.globals.get(name)
         function = known or ir.Function(self.module, ir.FunctionType(result, [a.type for a in arguments]), name)
         return self.b.call(function, arguments)
+
+    def ask(self, function: Any, item: Any) -> Any:
+        """The answer of a Python function called with one object, which it takes over; null where it raised."""
+        arguments = self.api("PyTuple_New", P, c(1))
+        self.api("PyTuple_SetItem", I32, arguments, c(0), item)
+        answer = self.api("PyObject_CallObject", P, function, arguments)
+        self.api("Py_DecRef", VOID, arguments)
+        return answer

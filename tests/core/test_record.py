@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from fuser.record import dataclass
+from tests.threads import together
 
 
 @dataclass(frozen=True)
@@ -146,13 +147,9 @@ def test_threads_may_make_the_first_instance_together() -> None:
         gate = threading.Barrier(4)
         made: list[Any] = []
 
-        def make(gate: threading.Barrier = gate, made: list[Any] = made, fresh: Any = Fresh) -> None:
+        def make(fresh: Any, gate: threading.Barrier = gate, made: list[Any] = made) -> None:
             gate.wait()
             made.append(fresh(1, y=2))
 
-        threads = [threading.Thread(target=make) for _ in range(4)]
-        for t in threads:
-            t.start()
-        for t in threads:
-            t.join()
+        together(make, [Fresh] * 4)
         assert made == [Fresh(1, 2)] * 4

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from fuser.errors import FuserError
 from tests import engines
 from tests.engines import CUDA, SIMT
 from tests.runtime.test_call import VIEWS, affine, base, step
+from tests.threads import together
 
 pytestmark = pytest.mark.gpu
 
@@ -135,11 +135,7 @@ def test_counters_last_on_the_default_stream_and_are_right_on_all() -> None:
 
     streams = [cupy.cuda.Stream.null] * 4 + [cupy.cuda.Stream(non_blocking=True) for _ in range(4)]
     cupy.cuda.Device().synchronize()
-    threads = [threading.Thread(target=work, args=(s,)) for s in streams]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    together(work, streams)
     assert found == [want * 50] * 8
 
 

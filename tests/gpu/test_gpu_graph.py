@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import pytest
 import fuser
 from fuser.runtime import native_cupy
 from tests import engines
+from tests.threads import together
 
 pytestmark = pytest.mark.gpu
 
@@ -103,11 +103,7 @@ def test_threads() -> None:
             if not np.array_equal(y.get(), want[k]):
                 wrong.append(k)
 
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(len(given))]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    together(work, range(len(given)))
     assert wrong == []
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ import fuser
 from fuser.runtime import cublas
 from fuser.runtime.quickcuda import CudaCall
 from tests import engines
+from tests.threads import together
 
 pytestmark = pytest.mark.gpu
 MANY = 24  # calls of a kind until native code has taken over
@@ -95,11 +95,7 @@ def test_streams_and_threads(graph: bool) -> None:
             if not np.array_equal(y.get(), want[k]):
                 wrong.append(k)
 
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(len(sets))]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    together(work, range(len(sets)))
     assert wrong == []
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +18,7 @@ import fuser
 from fuser.errors import FuserError
 from fuser.runtime import cuda
 from tests import engines
+from tests.threads import together
 
 pytestmark = pytest.mark.gpu
 SECOND = 1  # the device that is not the current one
@@ -209,22 +209,15 @@ def test_two_threads_each_with_a_device() -> None:
     wrong: list[object] = []
 
     def work(ordinal: int) -> None:
-        try:
-            mine = on(ordinal, *given)
-            with cupy.cuda.Device(ordinal), cupy.cuda.Stream(non_blocking=True) as stream:
-                for _ in range(100):
-                    results = run(*mine)
-                    stream.synchronize()
-                    if not same(bits(results), want):
-                        wrong.append(ordinal)
-        except Exception as error:
-            wrong.append(error)
+        mine = on(ordinal, *given)
+        with cupy.cuda.Device(ordinal), cupy.cuda.Stream(non_blocking=True) as stream:
+            for _ in range(100):
+                results = run(*mine)
+                stream.synchronize()
+                if not same(bits(results), want):
+                    wrong.append(ordinal)
 
-    threads = [threading.Thread(target=work, args=(k,)) for k in (0, SECOND, 0, SECOND)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    together(work, (0, SECOND, 0, SECOND))
     assert wrong == []
 
 

@@ -16,6 +16,7 @@ import fuser
 from fuser.errors import ArgumentError, ShapeError
 from tests import engines
 from tests.engines import Array, Engine
+from tests.threads import together
 
 
 def affine(x: Any, y: Any) -> Any:
@@ -273,11 +274,7 @@ def test_one_compiled_function_in_many_threads() -> None:
             if not (doubled == 2 * k + 1).all() or total != k * (n + k) or doubled.shape != x.shape:
                 faults.append(f"thread {k}, {n}")
 
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(8)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    together(work, range(8))
     assert not faults
 
 

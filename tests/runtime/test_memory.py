@@ -2,7 +2,6 @@
 
 import gc
 import os
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 
 from fuser.runtime import memory
+from tests.threads import together
 
 LARGE = memory.SMALL
 F32 = np.dtype(np.float32)
@@ -83,19 +83,15 @@ def test_the_limit_holds_and_zero_switches_recycling_off(monkeypatch: pytest.Mon
 
 
 def test_cycles_and_threads() -> None:
-    def work() -> None:
-        for k in range(200):
+    def work(number: int) -> None:
+        for k in range(number, 200):
             a = memory.empty((LARGE,), F32)
             a[:3] = k
             knot: list[Any] = [a]
             knot.append(knot)
             assert (a[:3] == k).all()
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    together(work, range(4))
     gc.collect()
     assert memory.held_bytes() > 0
 

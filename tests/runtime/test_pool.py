@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 import textwrap
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,6 +20,7 @@ from fuser.dtypes import I64
 from fuser.errors import ArgumentError
 from fuser.hostexpr import sym
 from fuser.runtime import cpu, pool, pool_layout, pool_native
+from tests.threads import together
 
 
 @pytest.fixture(scope="module")
@@ -68,11 +68,7 @@ def test_callers_on_many_threads(increment: jit.NativeKernel) -> None:
         for _ in range(200):
             add(increment, x, 1)
 
-    callers = [threading.Thread(target=work, args=(x,)) for x in arrays]
-    for c in callers:
-        c.start()
-    for c in callers:
-        c.join()
+    together(work, arrays)
     assert all((x == 200).all() for x in arrays)
 
 

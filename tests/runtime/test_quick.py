@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import sys
-import threading
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +16,7 @@ import fuser
 from fuser import quick
 from fuser.errors import ArgumentError, OverflowArgumentError
 from fuser.runtime import native_entry, pool
+from tests.threads import running
 
 Function = Callable[..., Any]
 X = np.arange(12.0).reshape(3, 4)
@@ -279,20 +279,16 @@ def test_one_function_from_many_threads_while_the_pool_changes() -> None:
     want = run(x)
     wrong: list[Any] = []
 
-    def work() -> None:
+    def work(number: int) -> None:
         for _ in range(30):
             if run(x) != want:
-                wrong.append(1)
+                wrong.append(number)
 
-    threads = [threading.Thread(target=work) for _ in range(6)]
     before = pool.num_threads()
     try:
-        for t in threads:
-            t.start()
-        for k in range(8):
-            fuser.set_num_threads(1 + k % 3)
-        for t in threads:
-            t.join()
+        with running(work, range(6)):
+            for k in range(8):
+                fuser.set_num_threads(1 + k % 3)
     finally:
         fuser.set_num_threads(before)
     assert wrong == []

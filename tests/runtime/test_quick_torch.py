@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import sys
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +14,7 @@ import fuser
 from fuser.errors import FuserError, GradientError
 from fuser.runtime import memory, native_entry, native_torch, tensors
 from fuser.runtime.arrays import CPU
+from tests.threads import together
 
 torch = pytest.importorskip("torch")
 needs_native = pytest.mark.skipif(
@@ -280,9 +280,5 @@ def test_many_threads_share_one_road() -> None:
             if not torch.equal(run(x, x), affine(x, x)):
                 failures.append(k)
 
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(6)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    together(work, range(6))
     assert not failures

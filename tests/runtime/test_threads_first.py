@@ -11,7 +11,8 @@ import numpy as np
 import fuser
 from fuser.runtime import native_entry
 
-made = []
+wrong, made = [], []
+threading.excepthook = lambda failure: wrong.append(failure.exc_value)
 build = native_entry._made.__wrapped__
 
 def slow():
@@ -26,10 +27,9 @@ for t in threads:
     t.start()
 for t in threads:
     t.join()
-assert len(made) == 1, len(made)
+assert len(made) == 1 and not wrong, (len(made), wrong)
 
 fn = fuser.compile(lambda x, y: (x + y, x * 2.0))
-wrong = []
 
 def job(k):
     for size in range(1, 200):
