@@ -6,7 +6,7 @@ the flat arguments of further calls of that kind, and its native form.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -15,10 +15,13 @@ import numpy as np
 from fuser import arguments, results, trees
 from fuser.runtime import arrays, call, quickcpu
 from fuser.runtime.arrays import CPU
+from fuser.runtime.bound import Launch as Launched
 from fuser.runtime.quickcpu import CpuCall, Places
 
 if TYPE_CHECKING:
     from fuser.arguments import Bound
+    from fuser.runtime.bound import BoundProgram
+    from fuser.runtime.cpuproducts import ProductCall
     from fuser.runtime.quickcuda import CudaCall
     from fuser.traces import Launchable
 
@@ -51,7 +54,10 @@ def library_watches(known: QuickCall) -> list[tuple[int, Any, Any, Any]]:
 
 
 def python_only(launch: Launch) -> bool:
-    """Whether native code cannot look at a launch's arrays: tensors of a torch without DLPack's table of functions."""
+    """Whether native code never takes a launch: one with products on the CPU, or with tensors of a torch without
+    DLPack's table of functions, at which it cannot look."""
+    if isinstance(launch, CpuCall) and launch.products:
+        return True
     if not getattr(launch, "torch", False):
         return False
     from fuser.runtime import native_torch
@@ -68,16 +74,17 @@ def launch_for(flat: Sequence[Any], places: Places, bound: Bound, made: Launchab
         return plain
     if made.place != CPU:
         return _on_device(flat, places, made, finish, graphs, plain)
-    if not quickcpu.kernels_only(program):
-        return plain
     inputs = [flat[k] for k in places.arrays]
+    products = _products(program, inputs)
+    if products is None:
+        return plain
     written = {places.arrays[e.argument] for e in graph.effects}
     if made.family == "numpy":
         if not all(map(_as_it_lies, inputs)) or any(type(flat[k]) is not np.ndarray for k in written):
             return plain
         if places.out is not None and not _out_fits(flat[places.out], program):
             return plain
-        quick = CpuCall(program, places, results.returned_arguments(graph), finish)
+        quick = CpuCall(program, places, results.returned_arguments(graph), finish, products)
         return Apart(quick, plain) if quick.pairs else quick
     if made.family == "torch":
         from fuser.runtime.quicktorch import TorchCall
@@ -86,7 +93,7 @@ def launch_for(flat: Sequence[Any], places: Places, bound: Bound, made: Launchab
             return plain
         if places.out is not None and not _tensor_out_fits(flat[places.out], made):
             return plain
-        tensors = TorchCall(program, places, results.returned_arguments(graph), finish)
+        tensors = TorchCall(program, places, results.returned_arguments(graph), finish, products)
         return Apart(tensors, plain) if tensors.pairs else tensors
     return plain
 
@@ -102,6 +109,15 @@ def _on_device(
         return plain
     device = CudaCall(made, places, results.returned_arguments(made.program.graph), finish, flat, graphs)
     return Apart(device, plain) if device.pairs else device
+
+
+def _products(program: BoundProgram, inputs: Sequence[Any]) -> Mapping[int, ProductCall] | None:
+    """What runs each library call on the CPU; None where one cannot be settled ahead."""
+    if all(isinstance(step, Launched) for step in program.steps):
+        return {}
+    from fuser.runtime.cpuproducts import products_of
+
+    return products_of(program, inputs)
 
 
 def _as_it_lies(a: Any) -> bool:

@@ -133,7 +133,7 @@ class Roads:
 
     def direct(self, *args: Any) -> Any:
         """A launch learned for positional arguments, found and started with nothing made on the way; NotImplemented
-        where there is none. What `native` is for tensors of a torch into which native code cannot look."""
+        where there is none. What `native` is for launches that native code never takes."""
         watch = self._watch
         if watch is None or watch is self._state or self._captured or not watch():
             return NotImplemented
@@ -187,6 +187,8 @@ class Roads:
 
     def _go_native(self, known: QuickCall, ticket: Ticket) -> None:
         """A call that native code could have taken, but did not know (or no longer did)."""
+        if isinstance(known, CpuCall) and known.products:
+            return  # NumPy multiplies
         known.misses += 1
         if known.misses & (known.misses - 1) or self._by_value or not hasattr(ticket.watch, "entries"):
             return  # now and then only: a road may be too short for all kinds of calls that take turns

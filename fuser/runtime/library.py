@@ -7,7 +7,7 @@ cuBLAS directly, because CuPy's `matmul` knows no bf16 and copies the views of a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -93,10 +93,17 @@ def workspace_bytes(node: Node, place: Place) -> int:
 
 def _matmul_cpu(operands: list[Any], result: Any, dtype: DType, workspace: Workspace) -> None:
     a, b = (_for_blas(x) for x in operands)
-    if dtype in (BF16, F16):  # accumulated in f32, rounded once, as on the GPU
-        result[...] = np.matmul(a.astype(np.float32), b.astype(np.float32)).astype(result.dtype)
-    else:
-        np.matmul(a, b, out=result)
+    multiply(dtype)(a, b, result)
+
+
+def multiply(dtype: DType) -> Callable[[Any, Any, Any], object]:
+    """How NumPy multiplies arrays of a dtype that BLAS takes as they lie (`layout`): operands, and where to."""
+    return _multiply_halves if dtype in (BF16, F16) else np.matmul
+
+
+def _multiply_halves(a: Any, b: Any, out: Any) -> None:
+    """Accumulated in f32, rounded once, as on the GPU."""
+    out[...] = np.matmul(a.astype(np.float32), b.astype(np.float32)).astype(out.dtype)
 
 
 def _for_blas(x: Any) -> Any:

@@ -2,7 +2,7 @@
 
 In: a `CpuCall` and the arguments of a call that it took. Out: an `Entry` for calls like that one, or None where
 native code cannot do what the program needs: run-time scalars that are expressions, counters, values copied out of
-temporaries.
+temporaries, products (which NumPy multiplies).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Maker = tuple[Callable[..., Any], tuple[Any, ...], int]
 def entry(call: CpuCall, args: Sequence[Any]) -> Entry | None:
     """The entry for calls whose arguments are of the kinds of `args`."""
     plain = call.torch or all(type(args[k]) is np.ndarray for k in call.places.arrays)
-    if not plain or call.arena.zeroed or any(number < 0 for _, (number, *_) in call.effects):
+    if not plain or call.products or call.arena.zeroed or any(number < 0 for _, (number, *_) in call.effects):
         return None
     steps = [_step(call, s) for s in call.program.steps if isinstance(s, Launch)]
     kept = tuple(s for s in steps if s is not None)

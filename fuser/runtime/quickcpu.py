@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -21,7 +21,11 @@ from fuser.runtime import bound, cpu
 from fuser.runtime.bound import BoundProgram, Launch
 from fuser.runtime.memory import SMALL, empty
 
+if TYPE_CHECKING:
+    from fuser.runtime.cpuproducts import ProductCall
+
 Array = np.ndarray[Any, Any]
+_Kernel: TypeAlias = "tuple[Launch, tuple[int, ...], bytes | None, cpu.Task]"
 Maker = tuple[Callable[..., Any], tuple[Any, ...]]  # a callable and its arguments
 _DATA_OFFSET = 16  # of `data` in PyArrayObject_fields (NumPy's documented C struct), after the object header
 _read = ctypes.c_void_p.from_address
@@ -80,14 +84,10 @@ def returns_fresh(program: BoundProgram) -> bool:
     return effects_fresh and all(n.op != "input" for n in graph.outputs)
 
 
-def kernels_only(program: BoundProgram) -> bool:
-    """Whether all steps are kernels, none a library call."""
-    return all(isinstance(s, Launch) for s in program.steps)
-
-
 class CpuCall:
     """See the module's docstring. finish: makes the program's answer of its result arrays; None: the only one itself.
 
+    products: by step, what runs each library call.
     pairs: flat positions of an array that is written and of another array, which must not overlap at a call.
     """
 
@@ -99,6 +99,7 @@ class CpuCall:
         places: Places,
         returned: Sequence[tuple[int, int]],
         finish: Callable[[tuple[Any, ...]], Any] | None,
+        products: Mapping[int, ProductCall] | None = None,
     ) -> None:
         graph: Graph = program.graph
         self.misses = 0  # calls that came here although native code might have taken them
@@ -106,7 +107,10 @@ class CpuCall:
         self.results = tuple((r.shape, r.dtype.numpy) for r in program.results)
         self.makers = [self.maker(r.shape, r.dtype) for r in program.results]
         self.arena = program.arena
-        self._steps = tuple(self._prepare(s) for s in program.steps if isinstance(s, Launch))
+        self.products = products or {}
+        self._steps = tuple(
+            self._prepare(s) if isinstance(s, Launch) else self.products[k] for k, s in enumerate(program.steps)
+        )
         order = [r.node for r in program.results]
         self.outputs = [(order.index(n), n.shape == () and not self.torch) for n in graph.outputs]
         self.returned = dict(returned)
@@ -126,7 +130,7 @@ class CpuCall:
         return any(np.may_share_memory(args[k], args[r]) for k, r in self.pairs)
 
     @staticmethod
-    def _prepare(step: Launch) -> tuple[Any, ...]:
+    def _prepare(step: Launch) -> _Kernel:
         packed = cpu.pack_scalars(step.scalars) if not step.dynamic else None
         return step, step.slots, packed, cpu.Task(step.built.binary, len(step.slots), step.grid[0], step.grain)
 
@@ -161,7 +165,11 @@ class CpuCall:
             base = address(arena)
         table += [base + offset for offset in self.arena.offsets]  # temporaries of no bytes have places too
         env = places.numbers(args)
-        for step, slots, packed, task in self._steps:
+        for prepared in self._steps:
+            if not isinstance(prepared, tuple):
+                prepared.run(table)
+                continue
+            step, slots, packed, task = prepared
             if packed is None:
                 packed = cpu.pack_scalars(step.values(env, bound.encode_slot))
             task.run([table[k] for k in slots], packed)
