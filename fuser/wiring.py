@@ -22,7 +22,7 @@ from fuser import kernels
 from fuser.errors import DeviceError
 from fuser.planrecord import Kernel
 from fuser.runtime import cache as cache_files
-from fuser.runtime import sources
+from fuser.runtime import pool, sources
 from fuser.runtime.quiet import importing
 from fuser.toolchain import Built, Resources, Toolchain
 
@@ -30,28 +30,36 @@ if TYPE_CHECKING:
     from fuser.device import Device
     from fuser.graph import Graph
 
+SPARE_CORES = 4  # from which on a thread that warms the compiler up takes nothing from the one that imports
+
 
 @cache
 def load() -> None:
     """Import what a first call needs, so that `fuser.compile` takes that time and not the call. Where the disk cache
     holds something, that is what traces a program: its plan may be there, and then nothing plans or compiles it."""
     with importing():
+        on_cuda = "cupy" in sys.modules  # arrays of the CPU may come all the same, and wait for LLVM then
+        known = not cache_files.store().is_empty()
+        if on_cuda and not known and pool.cores() >= SPARE_CORES:
+            from fuser.codegen.cuda import nvrtc
+
+            nvrtc.wake()
         from fuser.frontend import capture, trace, watch  # noqa: F401
         from fuser.optable import table
         from fuser.passes import pipeline  # noqa: F401
 
         table()
-        on_cuda = "cupy" in sys.modules  # arrays of the CPU may come all the same, and wait for LLVM then
         if not on_cuda:
             from fuser.codegen.llvm import link  # noqa: F401
-        if not cache_files.store().is_empty():
+        if known:
             return
+        from fuser import building, progress  # noqa: F401
         from fuser.codegen import expand, verify  # noqa: F401
         from fuser.codegen.schedule import lengths  # noqa: F401
         from fuser.passes import fuse  # noqa: F401
 
         if on_cuda:
-            from fuser.codegen.cuda import nvrtc, printer  # noqa: F401
+            from fuser.codegen.cuda import printer  # noqa: F401
             from fuser.codegen.schedule import cuda, lower_pointwise, lower_reduce  # noqa: F401
         else:
             from fuser.codegen.llvm import jit  # noqa: F401
@@ -118,7 +126,6 @@ def _machine(device: Device) -> str:
     """CPU model and threads, or the card's name."""
     if device.kind == "cpu":
         from fuser.codegen.llvm.host import host
-        from fuser.runtime import pool
 
         return f"{host().cpu} {pool.num_threads()}"
     from fuser.runtime import cuda
