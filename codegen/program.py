@@ -199,8 +199,8 @@ def instructions(step: Step, plain: bool = False) -> float:
     if not isinstance(step, Apply):
         return 0.0
     if step.loop is not None:
-        return round_cost(step.loop, table().rows).instructions * EXPECTED_ROUNDS
-    row = table().plain(step.op) if plain else table().rows[step.op]
+        return round_cost(step.loop, table().known).instructions * EXPECTED_ROUNDS
+    row = table().plain(step.op) if plain else table().known[step.op]
     return row.cost.instructions if isinstance(row, ScalarOp) else 1.0
 
 

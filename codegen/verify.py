@@ -221,7 +221,7 @@ class _Checker:
     def let(self, s: Let) -> None:
         for a in s.args:
             self.operand(a)
-        row = self.table.rows.get(s.op)
+        row = self.table.known.get(s.op)
         if not isinstance(row, ScalarOp):
             self.say(f"`{s.op}` is no scalar operator")
         elif row.arity != len(s.args):
@@ -349,7 +349,7 @@ class _Checker:
             self.say(f"the block ({self.kernel.launch.block} threads) is not a multiple of the team")
         if self.expanded:
             self.say("collectives are gone after `expand`")
-        row = self.table.rows.get(s.reduction)
+        row = self.table.known.get(s.reduction)
         if not isinstance(row, Reduction):
             self.say(f"`{s.reduction}` is no reduction")
         elif not holds([v.dtype for v in s.state], row, s.operand):

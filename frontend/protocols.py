@@ -17,7 +17,7 @@ import numpy as np
 
 from fuser.construct import elementwise
 from fuser.errors import ArgumentError
-from fuser.frontend import advice, aliasing, calls, context, numpy_functions
+from fuser.frontend import aliasing, calls, context, numpy_functions
 from fuser.frontend.complexscalar import ComplexScalar
 from fuser.frontend.context import Context
 from fuser.frontend.poison import Poison
@@ -65,8 +65,7 @@ def ufunc(ctx: Context, ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs
         return ufunc_call(ctx, ufunc, frame, (first[(..., *(None,) * second.ndim)], second), options)
     if method in ("reduce", "accumulate"):
         return _fold(ctx, ufunc, method, frame, inputs, options)
-    ctx.refuse(frame, advice.unsupported(f"{ufunc.__name__}.{method}"), f"np.{ufunc.__name__}.{method}")
-    return Poison(ctx)
+    return refused(ctx, frame, f"{ufunc.__name__}.{method}")
 
 
 def elementwise_operand(value: Any) -> Any:
@@ -117,7 +116,7 @@ def _fold(
 ) -> Any:
     """`np.add.reduce`, `np.maximum.accumulate`: over axis 0 by default."""
     names = _REDUCE if method == "reduce" else _ACCUMULATE
-    row = table().rows.get(names.get(ufunc.__name__, ""))
+    row = table().known.get(names.get(ufunc.__name__, ""))
     if row is None:
         return refused(ctx, frame, f"{ufunc.__name__}.{method}")
     parameters = ("axis", "dtype", "out", "keepdims", "initial", "where")
@@ -139,6 +138,8 @@ def _is_default(name: str, value: Any) -> bool:
 
 def refused(ctx: Context, frame: FrameType | None, name: str, args: Sequence[Any] = ()) -> Any:
     """Collect a call without an operator. Functions that keep shape and dtype give an array to go on with."""
+    from fuser.frontend import advice
+
     ctx.refuse(frame, advice.unsupported(name), f"np.{name}")
     if name in advice.SAME_SHAPE and args and type(args[0]) is TracedArray:
         node = args[0].node

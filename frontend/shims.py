@@ -19,7 +19,7 @@ import numpy as np
 
 from fuser.construct.common import fail
 from fuser.errors import TraceError
-from fuser.frontend import advice, creation, protocols, torch_shim
+from fuser.frontend import creation, protocols
 from fuser.frontend.context import Context
 from fuser.frontend.scalar import Scalar, host
 from fuser.frontend.tracer import TracedArray
@@ -86,6 +86,8 @@ def library(ctx: Context, module: types.ModuleType) -> Any:
     if module.__name__ == "cupy":
         return cupy_shim(ctx, module)
     if module.__name__ == "torch":
+        from fuser.frontend import torch_shim
+
         return Shim(module, torch_shim.replaced(ctx))
     return special_shim(ctx, module) if module.__name__ in ("scipy.special", "cupyx.scipy.special") else None
 
@@ -102,8 +104,11 @@ def library_function(ctx: Context, value: Any) -> Any:
         return None
     if isinstance(value, types.FunctionType) and module.startswith("scipy.special"):
         return _by_column(ctx, "scipy", name)
-    if module == "torch" and (name in torch_shim.CREATORS or name in torch_shim.RANDOM):
-        return torch_shim.replaced(ctx)[name]
+    if module == "torch":
+        from fuser.frontend import torch_shim
+
+        if name in torch_shim.CREATORS or name in torch_shim.RANDOM:
+            return torch_shim.replaced(ctx)[name]
     if module.partition(".")[0] == "cupy" and callable(value) and not isinstance(value, type):
         return getattr(numpy_shim(ctx), name, None)
     return None
@@ -204,9 +209,11 @@ class Refused:
         return Refused(self._ctx, f"{self._name}.{name}")
 
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        from fuser.frontend.advice import NUMPY_RANDOM
+
         self._ctx.enter()
         message = f"`{self._name}` would draw once, while tracing, and give the same numbers at every call"
-        fail(self._ctx.b, TraceError, message, "random", advice.NUMPY_RANDOM)
+        fail(self._ctx.b, TraceError, message, "random", NUMPY_RANDOM)
 
 
 def random_shim(ctx: Context, name: str) -> Refused:

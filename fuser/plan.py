@@ -12,7 +12,7 @@ from functools import cached_property
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from fuser import accounting, building, dumps, planrecord, progress
+from fuser import accounting, dumps, planrecord
 from fuser.decision import Decision
 from fuser.device import Device
 from fuser.dtypes import DType
@@ -20,13 +20,13 @@ from fuser.errors import NameResolutionError
 from fuser.graph import Graph, InputAttrs, Node
 from fuser.group import Group
 from fuser.keys import SizeClass
-from fuser.naming import Names
 from fuser.record import dataclass
-from fuser.runtime import cublas
-from fuser.schedule import Schedule
 from fuser.toolchain import Built, Toolchain
 
 if TYPE_CHECKING:
+    from fuser import building
+    from fuser.naming import Names
+    from fuser.schedule import Schedule
     from fuser.why import Answer
 
 
@@ -96,6 +96,8 @@ class Plan:
     @cached_property
     def names(self) -> Names:
         """The user's name of every node."""
+        from fuser.naming import Names
+
         return Names(self.graph)
 
     @cached_property
@@ -111,6 +113,8 @@ class Plan:
     @cached_property
     def compiled(self) -> tuple[building.Compiled | None, ...]:
         """Each group as it will run: the schedule that the compiler's report left standing, and its kernels."""
+        from fuser import building, progress
+
         made = tuple(
             None if s is None else building.build(self.toolchain, self.graph, g, s, self.device, self.size_class)
             for g, s in progress.track(tuple(zip(self.groups, self.schedules, strict=True)), "compile", _name_of)
@@ -181,6 +185,8 @@ class Plan:
         """Why the launches are not replayed as a CUDA graph although that was asked for; None where they are."""
         if self.device.kind == "cpu":
             return "it runs on the CPU"
+        from fuser.runtime import cublas
+
         others = [k.label for k in self.outline if self._library_dtype(k.group) not in (None, *cublas.KINDS)]
         if others:
             return f"{', '.join(others)} {'is no product' if len(others) == 1 else 'are no products'} of floats"

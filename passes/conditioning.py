@@ -75,7 +75,7 @@ class Conditioning:
             return signs[0] if passes and signs[0].known else None
         if isinstance(node.attrs, PieceAttrs):
             return _common(signs) if all(s.known for s in signs) else None
-        row = table().rows.get(node.op)
+        row = table().known.get(node.op)
         return _SIGN_RULES[row.sign](signs) if isinstance(row, ScalarOp) and row.sign else None
 
     # -- errors ------------------------------------------------------------------------------------
@@ -95,7 +95,7 @@ class Conditioning:
             return (1.0,) if self.signs[node.inputs[0]].known else (INF,)
         if isinstance(node.attrs, ReduceAttrs):
             return (1.0,) if _folded(node).exact else (INF,)
-        row = table().rows.get(node.op)
+        row = table().known.get(node.op)
         return (isinstance(row, ScalarOp) and row.growth) or (INF,) * len(node.inputs)
 
     def adds(self, node: Node) -> bool:
@@ -146,7 +146,7 @@ def _is_finite_test(node: Node) -> bool:
 
 def _folded(node: Node) -> Reduction:
     """The row by which a reduction or scan combines elements."""
-    row = table().rows[node.op]
+    row = table().known[node.op]
     return table().reduction(row.reduction if isinstance(row, Scan) else node.op)
 
 

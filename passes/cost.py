@@ -57,7 +57,7 @@ RESIDENT_SM = 64 * 1024  # bytes of a row that a block keeps in registers: 64 a 
 def _rows() -> Mapping[str, Any]:
     from fuser.optable import table
 
-    return table().rows
+    return table().known
 
 
 def operator_cost(node: Node) -> Cost:

@@ -40,6 +40,6 @@ class _Lowering(LocalRewriter):
     def replace(self, node: Node) -> Node | None:
         if not isinstance(node.attrs, CompositeAttrs):
             return None
-        row = table().rows[node.op]
+        row = table().known[node.op]
         assert isinstance(row, Composite), node.op
         return row.lower(self.builder, node.inputs, dict(node.attrs.params))

@@ -92,7 +92,7 @@ def accumulators(facts: Facts, cores: Iterable[int]) -> int:
 
 def scratch(facts: Facts, cores: Iterable[int]) -> int:
     """Most registers that one operator needs beyond its operands: operators run one after another."""
-    rows = table().rows
+    rows = table().known
     found = [0]
     for k in cores:
         node = facts.nodes[k]

@@ -58,7 +58,7 @@ class _Simplifying(LocalRewriter):
 
 
 def _neutral(node: Node) -> Node | None:
-    row = table().rows.get(node.op)
+    row = table().known.get(node.op)
     if not isinstance(row, ScalarOp):
         return None
     for kept, other, unit in zip(node.inputs[::-1], node.inputs, row.units, strict=True):

@@ -81,7 +81,7 @@ class _Splitting(Rewriter):
             return self._reduced(node, node.attrs, inputs[0])
         if isinstance(node.attrs, ScanAttrs) and node.op == "cumsum":
             return self._both(node, inputs[0])
-        row = table().rows.get(node.op)
+        row = table().known.get(node.op)
         if isinstance(row, ScalarOp) and row.pairs is not None:
             result = row.pairs.form(*map(self._operand, inputs))
             return self._join(result) if isinstance(result, Z) else node_of(self.builder, result)

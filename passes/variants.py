@@ -103,7 +103,7 @@ class _Chooser:
             return found
         if node.op == "divide" and _reciprocal(node) is not None:
             return Candidate("multiply", node.inputs, (1.0, 1.0), RECIPROCAL_ERROR)
-        row = table().rows.get(node.op)
+        row = table().known.get(node.op)
         variant = row.variants.get(KEY) if isinstance(row, ScalarOp) else None
         if variant is None or not (self.fast_math or variant.budget):
             return None

@@ -182,7 +182,7 @@ def _closed(node: Node) -> bool:
     """Whether a node makes a half value of half values: rounding it again changes nothing."""
     if isinstance(node.attrs, (ViewAttrs, PieceAttrs)):
         return True
-    row = table().rows.get(node.op)
+    row = table().known.get(node.op)
     if isinstance(row, Scan):
         row = table().reduction(row.reduction)
     return row.exact if isinstance(row, Reduction) else isinstance(row, ScalarOp) and row.closed
@@ -192,5 +192,5 @@ def jumps(node: Node) -> bool:
     """Whether a small change of an operand may change the result by much: rows that say so, positions, truths."""
     if isinstance(node.attrs, ReduceAttrs):
         return not node.dtype.is_float
-    row = table().rows.get(node.op)
+    row = table().known.get(node.op)
     return isinstance(row, ScalarOp) and not row.continuous

@@ -95,7 +95,7 @@ def folds_of(graph: Graph, sites: Sequence[ReduceSite]) -> tuple[Fold, ...]:
 
 
 def _row(op: str) -> Reduction:
-    row = table().rows[op]
+    row = table().known[op]
     return table().reduction(row.reduction if isinstance(row, Scan) else op)
 
 

@@ -80,7 +80,7 @@ class _Scan:
         return self.parts.kernel(count(self.parts.outer) * tiles, self.parts.schedule.grain, write)
 
     def _folds(self, walk: Walk, size: int) -> Folds:
-        row = table().rows[self.parts.graph.by_id[self.node].op]
+        row = table().known[self.parts.graph.by_id[self.node].op]
         assert isinstance(row, Scan)
         return Folds(walk, [table().reduction(row.reduction)], self.stage.reduces, size)
 

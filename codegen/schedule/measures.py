@@ -133,7 +133,7 @@ class Measures:
         """Whether exact divisions are to share tests: where there are some, and arithmetic takes the device longer than
         half of what memory does. Elsewhere the registers that grouping takes cost more (adamw on H200)."""
         steps = [s for stage in self.body.stages for s in stage.loop.steps if isinstance(s, Apply)]
-        if not any(s.dtype == F32 and getattr(table().rows[s.op], "near", False) for s in steps if s.loop is None):
+        if not any(s.dtype == F32 and getattr(table().known[s.op], "near", False) for s in steps if s.loop is None):
             return False
         points = self._representative(self.body.rows * self.body.length)
         stored = (self.graph.by_id[n] for n in {*self.group.inputs, *self.group.outputs})

@@ -151,7 +151,7 @@ class _Extractor:
         """What stands for a node that is no operator of a kernel."""
         if n not in self.instead:
             if isinstance(n.attrs, CompositeAttrs):
-                row = table().rows[n.op]
+                row = table().known[n.op]
                 assert isinstance(row, Composite)
                 self.instead[n] = row.lower(self.b, n.inputs, dict(n.attrs.params))
             elif isinstance(n.attrs, ScalarAttrs) and self.symbol in n.attrs.expr.symbols:
@@ -171,7 +171,7 @@ class _Extractor:
             return self.known[other]
         if isinstance(n.attrs, ViewAttrs) and self._only_spreads(n) and self.moving(n.inputs[0]):
             return self.known[n.inputs[0]]
-        scalar = isinstance(table().rows.get(n.op), ScalarOp)
+        scalar = isinstance(table().known.get(n.op), ScalarOp)
         if not (scalar or isinstance(n.attrs, LoopAttrs)) or not (n.rank == 0 or self._whole(n.shape)):
             self._offend(n)
         return self._step(n.op, tuple(self.known[i] for i in n.inputs), n.dtype, n.attrs)
@@ -257,6 +257,6 @@ def _reason(n: Node) -> str:
         if len(n.inputs) > 1 and n.op == "view":
             return "elements are picked at positions that change from round to round"
         return "elements are moved: a round may read only the element that it computes"
-    if isinstance(table().rows.get(n.op), ScalarOp):
+    if isinstance(table().known.get(n.op), ScalarOp):
         return f"`{n.op}` on {text_of(n.shape)}: other elements than the states have"
     return f"`{n.op}` combines elements"

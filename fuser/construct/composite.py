@@ -38,7 +38,7 @@ def composite(b: Builder, name: str, inputs: Sequence[Node], **params: Any) -> N
 
 def lower(b: Builder, node: Node, inputs: Sequence[Node]) -> Node:
     """What a composite node stands for, built over (already rewritten) inputs."""
-    row = table().rows[node.op]
+    row = table().known[node.op]
     assert isinstance(row, Composite), node.op
     assert isinstance(node.attrs, CompositeAttrs), node.op
     return row.lower(b, inputs, dict(node.attrs.params))

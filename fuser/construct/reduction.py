@@ -369,7 +369,7 @@ def scan(
     reverse: bool = False,
 ) -> Node:
     """Prefix fold by scan row `name` (cumsum, cumprod, cummax, ...); over the flat array without an axis."""
-    row = table().rows[name]
+    row = table().known[name]
     assert isinstance(row, Scan), name
     array = ew.as_node(b, x)
     if axis is None:

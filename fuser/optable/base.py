@@ -353,20 +353,30 @@ class Table:
     """All rows by name, and by the names users know."""
 
     def __init__(self) -> None:
-        self.rows: dict[str, Row] = {}
+        self._rows: dict[str, Row] = {}
         self.built_in = 0  # how many of them are fuser's own
         self._spelled: dict[tuple[str, str], Row] = {}
 
     @property
+    def rows(self) -> dict[str, Row]:
+        """All rows by name."""
+        return self._rows
+
+    @property
+    def known(self) -> Mapping[str, Row]:
+        """The rows that were looked up so far and more, among them those of all nodes that there are, by name."""
+        return self._rows
+
+    @property
     def extended(self) -> bool:
         """Whether there are rows from outside of fuser."""
-        return len(self.rows) > self.built_in
+        return len(self._rows) > self.built_in
 
     def register(self, row: Row) -> Row:
         """Add a row; a name may be declared once. Out-of-tree rows come in through this too."""
-        if row.name in self.rows:
+        if row.name in self._rows:
             raise ValueError(f"operator `{row.name}` is declared twice")
-        self.rows[row.name] = row
+        self._rows[row.name] = row
         n = row.names
         public = () if getattr(row, "hidden", False) else (row.name,)
         columns = {
@@ -390,7 +400,7 @@ class Table:
         return [n for space, n in self._spelled if space == namespace]
 
     def scalar(self, name: str) -> ScalarOp:
-        row = self.rows[name]
+        row = self._rows[name]
         assert isinstance(row, ScalarOp), name
         return row
 
@@ -400,7 +410,7 @@ class Table:
         return self.scalar(row.variant_of) if row.variant_of else row
 
     def reduction(self, name: str) -> Reduction:
-        row = self.rows[name]
+        row = self._rows[name]
         assert isinstance(row, Reduction), name
         return row
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,9 +22,10 @@ from fuser.hostexpr import HostExpr, is_scalar_symbol, wrap
 from fuser.record import dataclass
 from fuser.runtime import values
 from fuser.runtime.arena import ALIGNMENT, Life, place
-from fuser.runtime.library import View, view_of
-from fuser.strided import strided
 from fuser.toolchain import RESTORED, ZEROED, Built
+
+if TYPE_CHECKING:
+    from fuser.runtime.library import View
 
 _CTYPES: dict[str, Any] = {
     "bool": ctypes.c_uint8, "i8": ctypes.c_int8, "i16": ctypes.c_int16, "i32": ctypes.c_int32, "i64": ctypes.c_int64,
@@ -196,6 +197,9 @@ class Binder:
         """An operand of a library call: a value that is in memory, or a view of one."""
         if node.id in inputs:
             return Operand(node, self._place(node))
+        from fuser.runtime.library import view_of
+        from fuser.strided import strided
+
         found = strided(node)
         assert found is not None, node
         return Operand(found.source, self._place(found.source), view_of(found, self._shape(node), self.env))

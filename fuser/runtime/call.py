@@ -17,7 +17,7 @@ import numpy as np
 
 from fuser.dtypes import DType
 from fuser.graph import InputAttrs, Node
-from fuser.runtime import arrays, bound, library, memory
+from fuser.runtime import arrays, bound, memory
 from fuser.runtime.arrays import ArrayInfo, Family, Place
 from fuser.runtime.bound import Arena, BoundProgram, Launch, Library
 from fuser.toolchain import Built
@@ -32,6 +32,8 @@ def bind(
     """Bind a plan's groups and kernels to a call's shapes."""
     if place.kind == "cpu":
         return bound.Binder(graph, env, bound.encode_slot).bind(steps)
+    from fuser.runtime import library
+
     room = functools.partial(library.workspace_bytes, place=place)
     return bound.Binder(graph, env, bound.encode_ctype, room).bind(steps)
 
@@ -142,6 +144,8 @@ def _launch(step: Launch, table: Sequence[int], place: Place, stream: int, env: 
 
 
 def _library(program: BoundProgram, step: Library, everything: Everything, place: Place) -> None:
+    from fuser.runtime import library
+
     operands = [library.seen(_array(program, o.node, everything, place), o.view) for o in step.operands]
     workspace = None
     if step.workspace is not None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -53,9 +56,44 @@ def test_rows_are_named_once_and_hidden_ones_have_no_names() -> None:
 
 
 def test_every_listed_module_registers_rows() -> None:
-    assert len(rows.MODULES) == len(set(rows.MODULES))
-    for name in rows.MODULES:
+    modules = (*rows.OPERATORS, *rows.FUNCTIONS)
+    assert len(modules) == len(set(modules))
+    for name in modules:
         assert callable(importlib.import_module(f"fuser.optable.{name}").register), name
+
+
+def test_named_functions_are_registered_when_something_asks_for_them() -> None:
+    names = list(table().rows)
+    asks: list[Callable[[rows.BuiltIn], object]] = [
+        lambda fresh: fresh.rows["softmax"],
+        lambda fresh: fresh.find("numpy", "linspace"),
+        lambda fresh: fresh.find("numpy", "there is no such name"),
+        lambda fresh: fresh.names("dsl"),
+        lambda fresh: fresh.of(base.Composite),
+        lambda fresh: fresh.register(ScalarOp(name="mine", arity=1, rule=SCALARS[0].rule, reference=np.abs)),
+    ]
+    for ask in asks:
+        fresh = rows.BuiltIn()
+        assert "softmax" not in fresh.known
+        assert fresh.find("numpy", "tanh") is fresh.scalar("tanh")
+        assert fresh.of(ScalarOp)
+        assert "softmax" not in fresh.known
+        ask(fresh)
+        assert list(fresh.known)[: len(names)] == names
+        assert fresh.extended == (len(fresh.known) > len(names))
+
+
+def test_threads_find_a_function_while_another_registers_it() -> None:
+    together = threading.Barrier(4)
+
+    def look(fresh: rows.BuiltIn) -> Any:
+        together.wait()
+        return fresh.find("numpy", "linspace")
+
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(5):
+            found = list(pool.map(look, [rows.BuiltIn()] * 4))
+            assert [row.name for row in found] == ["linspace"] * 4
 
 
 def test_a_second_claim_of_a_name_is_refused() -> None:
