@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fuser import dtypes, progress, trees
+from fuser import progress, trees
 from fuser.compiled import check_failed
 from fuser.record import dataclass
 from fuser.runtime import arrays
@@ -22,13 +22,14 @@ from fuser.specs import ArraySpec
 
 if TYPE_CHECKING:
     from fuser.compiled import Compiled
+    from fuser.graph import Graph, Node
 
 RTOL = {"f16": 2e-3, "bf16": 1.6e-2, "f32": 2e-5, "f64": 1e-12}
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """One result, or one argument that was stored into: largest absolute and relative difference, and where."""
+    """One result, or one argument that was stored into: largest relative difference, where, and how large it may be."""
 
     name: str
     dtype: str
@@ -38,6 +39,7 @@ class Verdict:
     where: tuple[int, ...]
     got: Any
     wanted: Any
+    allowed: float
 
     def __str__(self) -> str:
         same = "equal bit for bit" if self.equal else f"largest difference {self.largest:.3g}"
@@ -65,21 +67,21 @@ def to_host(tree: Any) -> Any:
 
 def reference_results(compiled: Compiled, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     """What the program means: its graph evaluated node by node with NumPy; arguments are left alone."""
-    return _evaluate(compiled, args, kwargs)[0]
+    graph, outputs, _, env = _evaluate(compiled, args, kwargs)
+    return trees.rebuild(graph.output_tree, outputs, env)
 
 
-def _evaluate(compiled: Compiled, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """(results, what is in the stored arguments afterwards, by name), by the reference."""
+def _evaluate(
+    compiled: Compiled, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[Graph, list[Any], list[Any], dict[str, Any]]:
+    """(graph, values of its outputs, values of its effects, environment of the call), by the reference."""
     from fuser import interpreter
 
     bound, traced = compiled._trace(args, kwargs)  # of the arrays themselves: methods are those of their library
     given = [*(i.base for i in bound.infos), *compiled._source.captured(traced.graph)]
-    values = [np.array(host(a)) for a in given]
-    outputs, effects = interpreter.evaluate(traced.graph, values, dict(bound.env))
-    stored = {
-        traced.graph.arguments[e.argument].name: v for e, v in zip(traced.graph.effects, effects, strict=True)
-    }  # of several stores into one argument the last
-    return trees.rebuild(traced.graph.output_tree, [o[()] if o.shape == () else o for o in outputs], bound.env), stored
+    env = dict(bound.env)
+    outputs, effects = interpreter.evaluate(traced.graph, [np.array(host(a)) for a in given], env)
+    return traced.graph, [o[()] if o.shape == () else o for o in outputs], effects, env
 
 
 def stored(compiled: Compiled, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -93,27 +95,35 @@ def stored(compiled: Compiled, args: tuple[Any, ...], kwargs: Mapping[str, Any])
 def compare(compiled: Compiled, args: tuple[Any, ...], kwargs: Mapping[str, Any], rtol: float | None) -> list[Verdict]:
     """Run both and compare results leaf by leaf, then the arguments that the program stores into; the compiled run
     works on copies, so arguments stay as they are."""
-    expected, changed = _evaluate(compiled, args, kwargs)
+    graph, outputs, effects, env = _evaluate(compiled, args, kwargs)
     copies = copy.deepcopy((args, dict(kwargs)))
     with progress.task("run"):
         got = trees.flatten(to_host(compiled(*copies[0], **copies[1])))[0]
     names = [f"result {k}" if len(got) > 1 else "result" for k in range(len(got))]
-    pairs = [p for p in zip(names, got, trees.flatten(expected)[0], strict=True) if p[1] is not None]
-    pairs += [(f"argument {n}", host(a), changed[n]) for n, a in stored(compiled, *copies).items()]
+    allowed = _allowed(graph)
+    wanted, bounds = (
+        trees.flatten(trees.rebuild(graph.output_tree, leaves, env))[0]
+        for leaves in (outputs, [np.float64(allowed[n]) for n in graph.outputs])  # NumPy's: as leaves of the same tree
+    )
+    pairs = [p for p in zip(names, got, wanted, bounds, strict=True) if p[1] is not None]
+    after = {
+        graph.arguments[e.argument].name: (v, allowed[e.node]) for e, v in zip(graph.effects, effects, strict=True)
+    }
+    pairs += [(f"argument {n}", host(a), *after[n]) for n, a in stored(compiled, *copies).items()]
     verdicts = [_compare_leaf(*pair) for pair in progress.track(pairs, "compare")]
-    bad = [v for v in verdicts if v.largest > 0 and not _within(v, rtol)]
+    bad = [v for v in verdicts if v.largest > 0 and v.largest > (v.allowed if rtol is None or not v.allowed else rtol)]
     if bad:
         notes = [f"{v}, at {v.where}: got {v.got}, reference {v.wanted}" for v in bad]
         raise check_failed(f"`{compiled.__name__}` differs from the reference in {len(bad)} results", notes)
     return verdicts
 
 
-def _compare_leaf(name: str, got: Any, wanted: Any) -> Verdict:
+def _compare_leaf(name: str, got: Any, wanted: Any, allowed: float) -> Verdict:
     a, b = np.asarray(got), np.asarray(wanted)
     if a.shape != b.shape or a.dtype != b.dtype:
         raise check_failed(f"{name} is {a.dtype}{a.shape}, the reference {b.dtype}{b.shape}", [])
     if a.size == 0:
-        return Verdict(name, str(a.dtype), a.shape, True, 0.0, (), None, None)
+        return Verdict(name, str(a.dtype), a.shape, True, 0.0, (), None, None, allowed)
     equal = a.tobytes() == b.tobytes()
     wide = np.complex128 if a.dtype.kind == "c" else np.float64
     wide_a, wide_b = a.astype(wide), b.astype(wide)
@@ -123,12 +133,15 @@ def _compare_leaf(name: str, got: Any, wanted: Any) -> Verdict:
     both_nan = np.isnan(wide_a) & np.isnan(wide_b)
     difference = np.where(both_nan, 0, np.where(np.isnan(difference), np.inf, difference))
     where = tuple(int(k) for k in np.unravel_index(int(np.argmax(difference)), difference.shape))
-    return Verdict(name, str(a.dtype), a.shape, equal, float(difference[where]), where, a[where], b[where])
+    return Verdict(name, str(a.dtype), a.shape, equal, float(difference[where]), where, a[where], b[where], allowed)
 
 
-def _within(v: Verdict, rtol: float | None) -> bool:
-    if v.dtype.startswith(("int", "uint", "bool")):
-        return False
-    found = dtypes.find(v.dtype)
-    assert found is not None, v.dtype
-    return v.largest <= (RTOL[found.component.name] if rtol is None else rtol)
+def _allowed(graph: Graph) -> dict[Node, float]:
+    """Relative difference that each value may have: that of its dtype, or of a coarser one that it was rounded to on
+    the way, since a last bit before may be a unit there; none for integers and truths."""
+    coarsest: dict[Node, float] = {}
+    for n in graph.nodes:
+        computed = n.op != "input" and (n.storage.is_float or n.dtype.is_complex)
+        own = RTOL[n.storage.component.name] if computed else 0.0
+        coarsest[n] = max([own, *(coarsest[i] for i in n.inputs)])
+    return {n: c if n.dtype.is_float or n.dtype.is_complex else 0.0 for n, c in coarsest.items()}

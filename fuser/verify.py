@@ -82,7 +82,7 @@ def _results(graph: Graph) -> Findings:
             yield f"effect on argument {e.argument}, of {len(graph.arguments)}"
         else:
             a = graph.arguments[e.argument]
-            if a.shape != e.node.shape or a.dtype != e.node.storage:
+            if a.shape != e.node.shape or a.dtype != e.node.dtype:
                 yield f"effect on `{a.name}` {a.dtype}{text_of(a.shape)} holds {e.node.dtype}{text_of(e.node.shape)}"
     stored = [e.argument for e in graph.effects]
     if len(set(stored)) < len(stored):

@@ -67,3 +67,15 @@ def test_methods_are_those_of_the_arrays_library() -> None:
 def test_arrays_of_other_libraries() -> None:
     numpy = pytest.importorskip("jax.numpy")
     assert names(fuser.compile(lambda x: np.exp(x) * 2).check(numpy.ones(5))) == ["result"]
+
+
+def test_what_was_rounded_on_the_way_may_differ_by_a_unit_of_that_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.linspace(1, 2, 4097, dtype=np.float32)
+    f = fuser.compile(lambda x: (np.exp(x).astype(np.float16).astype(np.float32), x.astype(np.float16).sum()))
+    assert [round(v.allowed, 6) for v in f.check(x)] == [0.002, 0.002]
+    g = fuser.compile(lambda x: (x + 1, x > 1.5))  # a half argument is exact
+    assert [v.allowed for v in g.check(x)] == [2e-5, 0.0]
+    monkeypatch.setattr(Compiled, "__call__", lambda self, x: (x * np.float32(1.0001) + 1, x > 1.5))
+    with pytest.raises(CheckFailed, match="result 0"):
+        g.check(x)
+    assert g.check(x, rtol=1e-3)
