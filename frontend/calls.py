@@ -47,6 +47,8 @@ def unwrap(ctx: Context, value: Any) -> Any:
         return value.expr
     if kind is ComplexScalar:
         return value.value
+    if kind is str:
+        return dtypes.in_python(value)
     if kind in (list, tuple):
         return kind([unwrap(ctx, v) for v in value])
     if kind is slice:

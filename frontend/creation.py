@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from fuser import dtypes
 from fuser.construct import creation, elementwise
 from fuser.frontend import calls, locations, protocols
 from fuser.frontend.context import Context
@@ -42,7 +43,7 @@ def constant(ctx: Context, value: np.ndarray[Any, Any], make: Callable[[], Node]
 
 def array(ctx: Context, value: Any, dtype: Any = None, copy: Any = True, ndmin: int = 0, **_: Any) -> Any:
     """`np.array`: copies arrays, stacks nested lists."""
-    frame = ctx.enter()
+    frame, dtype = ctx.enter(), dtypes.in_python(dtype)
     if calls.is_poisoned(value):
         return Poison(ctx)
     if type(value) is TracedArray:
@@ -91,7 +92,8 @@ def by_row(ctx: Context, original: Callable[..., Any], args: Sequence[Any], kwar
     name = original.__name__
     row = table().find("numpy", "zeros" if name == "empty" else name)
     args, options = protocols.arranged(original, args, kwargs)
-    options = {k: v for k, v in options.items() if k not in _IGNORED}
+    args = [dtypes.in_python(a) for a in args]
+    options = {k: dtypes.in_python(v) for k, v in options.items() if k not in _IGNORED}
     dynamic = is_dynamic([list(args), options])
     if row is None:
         return protocols.refused(ctx, frame, name) if dynamic else constant(ctx, original(*args, **options))

@@ -246,7 +246,7 @@ def astype(
 
 
 def _dtype(array: TracedArray, spelling: Any) -> dtypes.DType:
-    found = dtypes.find(spelling)
+    found = dtypes.find(dtypes.in_python(spelling))
     if found is None:
         fail(array._ctx.b, DTypeError, f"dtype {spelling!r} is not supported", "dtype")
     return found

@@ -144,6 +144,17 @@ def find(spelling: object) -> DType | None:
     return BF16 if known is None and dtype.name == "bfloat16" else known
 
 
+def in_python(spelling: Any) -> Any:
+    """A dtype's spelling as NumPy reads it: the few codes that name another type there (`i8` is int64) become NumPy's
+    dtype, all else stays."""
+    if type(spelling) is not str or spelling not in _BY_NAME:
+        return spelling
+    try:
+        return np.dtype(spelling)
+    except TypeError:
+        return spelling
+
+
 def weak_kind(value: object) -> WeakKind | None:
     """The weak kind of a Python scalar, None for anything else (NumPy scalars are strong)."""
     if isinstance(value, np.generic):

@@ -379,4 +379,5 @@ def scan(
         complexes.refuse(b, name)
     array = _accumulator(b, table().reduction(row.reduction), array, dtype)
     result = table().reduction(row.reduction).results(array.dtype)[0]
-    return b.make(name, (array,), ScanAttrs(along, exclusive, reverse), result, array.shape)
+    made = b.make(name, (array,), ScanAttrs(along, exclusive, reverse), result, array.shape)
+    return made if dtype is None else ew.cast(b, made, dtype)  # small integers wrap at their own width

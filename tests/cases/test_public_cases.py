@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import fuser
+from fuser import dtypes
 from tests.simulate import Simulated
 
 CASES = json.loads(Path(__file__).with_name("cases.json").read_text())
@@ -59,6 +60,34 @@ def test_the_check_catches_the_fault(case: dict[str, str]) -> None:
     """Guards the harness: the imitation of the fault, run in place of fuser, must fail the check."""
     with pytest.raises(AssertionError), np.errstate(all="ignore"):
         run_case(case, lambda fn: fn, case["wrong_version"])
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("half", ["float16", "bfloat16"])
+def test_a17_a_rounded_value_keeps_the_dtype_it_is_returned_in(engine: str, half: str) -> None:
+    """Values alone do not tell: a half type holds all of them."""
+    narrow = dtypes.find(half)
+    assert narrow is not None
+    x = np.linspace(-3, 3, 33, dtype=np.float32)
+
+    def program(x: Any) -> Any:
+        y = x.astype(narrow.numpy).astype(np.float32)
+        return y, y.reshape(3, 11), y + 1
+
+    for got, wanted in zip(ENGINES[engine](program)(x), program(x), strict=True):
+        assert got.dtype == wanted.dtype
+        assert np.array_equal(got, wanted)
+
+
+def test_a17_a_rounded_value_may_be_stored() -> None:
+    x = np.linspace(-3, 3, 33, dtype=np.float32)
+    wanted = x.astype(np.float16).astype(np.float32)
+
+    def program(x: Any) -> None:
+        x[...] = x.astype(np.float16).astype(np.float32)
+
+    fuser.compile(program)(x)
+    assert np.array_equal(x, wanted)
 
 
 def test_a30_comments_do_not_change_the_tree() -> None:

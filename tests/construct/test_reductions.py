@@ -123,6 +123,15 @@ def test_scans(name: str, axis: Any) -> None:
     same(lambda b, x: red.scan(b, name, x, axis), lambda x: getattr(np, name)(x, axis=axis), small)
 
 
+@pytest.mark.parametrize("name", ["cumsum", "cumprod", "sum", "prod"])
+@pytest.mark.parametrize("dtype", [np.int8, np.uint16, np.bool_, np.float64])
+def test_folds_in_a_dtype_that_was_asked_for(name: str, dtype: Any) -> None:
+    whole = np.arange(1, 31, dtype=np.int32).reshape(3, 10)
+    row: Any = table().find("numpy", name)
+    fold = red.scan if name.startswith("cum") else red.reduce
+    same(lambda b, x: fold(b, row.name, x, 1, dtype=dtype), lambda x: getattr(np, name)(x, axis=1, dtype=dtype), whole)
+
+
 def test_empty_axes() -> None:
     empty = np.zeros((0, 2), np.float32)
     for name in ("sum", "prod", "any"):
