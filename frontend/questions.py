@@ -1,6 +1,6 @@
 """Comparisons of dims while tracing: decided, or assumed under a guard, before a trace is specialised for them.
 
-In: a bool host expression over dims. Out: its truth, if it follows from dims being at least 2 (0 and 1 are static), or
+In: a bool host expression over dims. Out: its truth, if it follows from dims being at least 2 (others are static), or
 holds for the call at hand and can be a guard. `if x.shape[0] == w.shape[1]` then costs a comparison at each call
 instead of a trace a size.
 """
@@ -12,7 +12,7 @@ from typing import Any
 
 from fuser.construct.common import UNBOUNDED
 from fuser.errors import Span
-from fuser.hostexpr import HostExpr, as_dim, is_scalar_symbol, lit
+from fuser.hostexpr import HostExpr, as_dim, is_scalar_symbol, lit, sym
 from fuser.hostfunctions import FUNCTIONS
 from fuser.indexmap import bounds
 from fuser.shapes import Relation, ShapeEnv
@@ -30,8 +30,11 @@ def truth(expr: HostExpr, shapes: ShapeEnv, env: Mapping[str, Any] | None, span:
         op, left, right = "!=", expr, lit(0)
     else:
         return None
-    known = _known(op, left - right)
+    known = _known(op, left - right, 2)
     if known is not None:
+        if _known(op, left - right, 1) is None:  # an axis of length 1 may be traced like longer ones: not here
+            for name in sorted((left - right).symbols):
+                shapes.guard(sym(name), ">=", 2, span)
         return known
     if env is None or not expr.symbols <= env.keys():
         return None
@@ -40,9 +43,9 @@ def truth(expr: HostExpr, shapes: ShapeEnv, env: Mapping[str, Any] | None, span:
     return holds
 
 
-def _known(op: str, gap: HostExpr) -> bool | None:
-    """`gap op 0` from interval bounds alone."""
-    found = bounds(gap, dict.fromkeys(gap.symbols, (2, UNBOUNDED)))
+def _known(op: str, gap: HostExpr, least: int) -> bool | None:
+    """`gap op 0` from interval bounds alone, where no dim is less than `least`."""
+    found = bounds(gap, dict.fromkeys(gap.symbols, (least, UNBOUNDED)))
     if found is None:
         return None
     low, high = found

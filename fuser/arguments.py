@@ -34,7 +34,8 @@ class Bound:
     """One call, ready to be traced, planned and run.
 
     names/leaves/specs are parallel, one entry a leaf of the argument tree; `infos` describes the array leaves in order.
-    `env` binds dim symbols (`n`, `x.0`), strides (`#0.1`) and scalars (`=h`).
+    `env` binds dim symbols (`n`, `x.0`), strides (`#0.1`) and scalars (`=h`). `lone`: the dim symbols that stand for
+    axes of length 1.
     """
 
     tree: Any
@@ -46,6 +47,7 @@ class Bound:
     family: Family
     place: Place
     key: TraceKey
+    lone: frozenset[str] = frozenset()
 
     @property
     def statics(self) -> dict[str, Any]:
@@ -68,11 +70,16 @@ class Request:
 
 
 def bind(
-    arguments: Mapping[str, Any], static_names: frozenset[str], request: Request, device: str, dims: PreferredDims
+    arguments: Mapping[str, Any],
+    static_names: frozenset[str],
+    request: Request,
+    device: str,
+    dims: PreferredDims,
+    lift: bool = False,
 ) -> Bound:
     """Classify the bound arguments of a call; ArgumentError, DTypeError or DeviceError where they do not fit.
 
-    Names of leaves are readable: `x`, `params.w`, `state.0`.
+    Names of leaves are readable: `x`, `params.w`, `state.0`. lift: lone axes of length 1 are symbols, as longer ones.
     """
     taken: set[str] = set()
     leaves, tree = trees.flatten(dict(arguments), static=static_names)
@@ -80,13 +87,19 @@ def bind(
     specs: list[Spec] = []
     infos: list[ArrayInfo] = []
     env: dict[str, Any] = {}
-    for name, leaf in zip(names, leaves, strict=True):
+    found = {
+        k: arrays.describe(leaf, name)
+        for k, (name, leaf) in enumerate(zip(names, leaves, strict=True))
+        if name.partition(".")[0] not in static_names and arrays.is_array(leaf)
+    }
+    lone = _lone_axes(list(found.values())) if lift else frozenset()
+    for k, (name, leaf) in enumerate(zip(names, leaves, strict=True)):
         root = name.partition(".")[0]
-        if root not in static_names and arrays.is_array(leaf):
-            info = arrays.describe(leaf, name)
-            shape = symbolic_shape(info.shape, dims(name, len(info.shape)), name, taken)
-            specs.append(_array_spec(info, shape, request, env, len(infos)))
-            infos.append(info)
+        if k in found:
+            sizes = _lifted(found[k].shape, lone)
+            shape = symbolic_shape(sizes, dims(name, len(sizes)), name, taken)
+            specs.append(_array_spec(found[k], shape, request, env, len(infos)))
+            infos.append(found[k])
         elif root not in static_names and type(leaf) in (int, float) and name not in request.scalars:
             specs.append(ScalarSpec("int" if type(leaf) is int else "float"))
             env[f"={name}"] = leaf
@@ -103,7 +116,26 @@ def bind(
             specs.append(StaticSpec(_hashable(leaf, name)))
     family, place = placement(names, specs, infos)
     key = TraceKey(tree, _array_keys(specs), _scalar_keys(specs), _static_keys(specs), device or str(place))
-    return Bound(tree, names, tuple(leaves), tuple(specs), tuple(infos), env, family, place, key)
+    alone = _symbols_of_one(specs, env) if lone else frozenset()
+    return Bound(tree, names, tuple(leaves), tuple(specs), tuple(infos), env, family, place, key, alone)
+
+
+def _lone_axes(infos: Sequence[ArrayInfo]) -> frozenset[int]:
+    """The axes, counted from the last one (-1), along which all arrays that have them have length 1: nothing is
+    broadcast along these, so the program of longer ones may serve."""
+    longest = max((len(i.shape) for i in infos), default=0)
+    sizes = {k: {i.shape[k] for i in infos if len(i.shape) >= -k} for k in range(-longest, 0)}
+    return frozenset(k for k, found in sizes.items() if found == {1})
+
+
+def _lifted(shape: tuple[int, ...], lone: frozenset[int]) -> tuple[int, ...]:
+    """A shape to take symbols for: lone axes as if they were longer."""
+    return tuple(2 if k - len(shape) in lone else n for k, n in enumerate(shape))
+
+
+def _symbols_of_one(specs: Sequence[Spec], env: Mapping[str, Any]) -> frozenset[str]:
+    shapes = [s.shape for s in specs if isinstance(s, ArraySpec)]
+    return frozenset(d.value for shape in shapes for d in shape if isinstance(d, HostExpr) and env[d.value] == 1)
 
 
 def _array_spec(

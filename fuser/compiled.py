@@ -24,6 +24,7 @@ from fuser.construct.common import NeedsStatic
 from fuser.device import Device
 from fuser.errors import ArgumentError, CheckFailed, CompileForbidden, DeviceError
 from fuser.hostexpr import HostExpr, is_scalar_symbol
+from fuser.longer import Longer
 from fuser.plan import Plan
 from fuser.quick import Roads, Ticket
 from fuser.runtime import arrays, call, foreign
@@ -51,7 +52,7 @@ class Compiled:
         self._source, self._options, self._toolchain = source, checked(options, self._signature), toolchain
         self._static = frozenset(self._options.static_argnames)
         self._request = Request()
-        self._traces: dict[Any, list[Traced]] = {}
+        self._traces, self._longer = dict[Any, list[Traced]](), Longer()
         self._lock = threading.RLock()
         self._specializations: dict[str, str] = {}
         self._roads = Roads(source.state, source.watch, options.cuda_graph)
@@ -175,11 +176,11 @@ class Compiled:
                 raise
         return call.bind(plan.graph, steps, bound.place, _with_strides(bound, (*bound.infos, *captured)))
 
-    def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Bound:
+    def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], lift: bool = False) -> Bound:
         values = self._arguments(args, kwargs)
         values.apply_defaults()
         device = self._options.device or ""
-        return arguments.bind(values.arguments, self._static, self._request, device, self._source.dim_names)
+        return arguments.bind(values.arguments, self._static, self._request, device, self._source.dim_names, lift)
 
     def _arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
         """Arguments by the names of their parameters."""
@@ -190,9 +191,16 @@ class Compiled:
 
     def _trace(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Bound, Traced]:
         """The call's trace, made if no kept one fits; scalars and dims are specialised on demand."""
+        lift = True
         while True:
-            bound = self._bind(args, kwargs)
+            bound = self._bind(args, kwargs, lift)
             key = (bound.key, self._source.state(bound.statics))
+            if bound.lone:
+                with self._lock:
+                    if longer := self._longer.find(bound, key, self._traces.setdefault(key, []), self._trace_once):
+                        return bound, longer
+                lift = False
+                continue
             kept = self._traces.get(key, ())
             for traced in kept:
                 if traced.fits(bound.env):

@@ -23,7 +23,8 @@ Layout = Literal["c", "s"]  # C-contiguous, or strided (strides are launch-time 
 @dataclass(frozen=True)
 class TraceKey:
     """What a trace depends on: the tree of arguments, each array's dtype and rank with dims that are 1 or 0 told
-    apart, weak kinds of scalars, values of static arguments, and dims asked to be static."""
+    apart (lone dims of 1 only where the trace of longer ones does not serve: `fuser.longer`), weak kinds of scalars,
+    values of static arguments, and dims asked to be static."""
 
     structure: Any
     arrays: tuple[tuple[str, tuple[DimClass, ...]], ...]

@@ -133,13 +133,18 @@ def expand_dims(b: Builder, x: Node, axis: object) -> Node:
 def squeeze(b: Builder, x: Node, axis: object = None) -> Node:
     """Axes of length 1 removed; naming a longer one is an error."""
     shape = canonical_shape(b, x.shape)
-    gone = tuple(k for k, d in enumerate(shape) if d == 1) if axis is None else normal_axes(b, axis, x.rank)
+    gone = _axes_of_one(b, shape) if axis is None else normal_axes(b, axis, x.rank)
     for k in gone:
         if shape[k] != 1 and not b.shapes.unify(shape[k], 1, b.span):
             fail(b, ShapeError, f"cannot squeeze axis {k} of {describe(b, x)}: its length is not 1", "squeeze")
     kept = [k for k in range(x.rank) if k not in gone]
     exprs = [axis_var(kept.index(k)) if k in kept else lit(0) for k in range(x.rank)]
     return view(b, x, exprs, tuple(shape[k] for k in kept))
+
+
+def _axes_of_one(b: Builder, shape: Shape) -> tuple[int, ...]:
+    """The axes of length 1; others are guarded not to have it."""
+    return tuple(k for k, d in enumerate(shape) if d == 1 or not b.shapes.guard(d, "!=", 1, b.span))
 
 
 def atleast(b: Builder, x: Node, rank: int) -> Node:

@@ -176,7 +176,8 @@ def _cov(b: Builder, x: Node, y: Any = None, rowvar: bool = True, bias: bool = F
 
     def variables(v: Node) -> Node:
         v = views.atleast(b, ew.cast(b, v, F64), 2)
-        return v if rowvar or v.shape[0] == 1 else views.transpose(b, v)
+        single = v.shape[0] == 1 or not b.shapes.guard(v.shape[0], "!=", 1, b.span)
+        return v if rowvar or single else views.transpose(b, v)
 
     data = variables(x)
     if y is not None:
