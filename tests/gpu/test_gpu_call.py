@@ -17,12 +17,6 @@ from tests.threads import together
 pytestmark = pytest.mark.gpu
 
 
-@pytest.fixture(autouse=True)
-def _needs_cupy() -> None:
-    if reason := engines.why_no_cuda():
-        pytest.skip(reason)
-
-
 def test_cupy_arrays_come_back_in_kind() -> None:
     import cupy
 

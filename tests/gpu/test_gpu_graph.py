@@ -9,16 +9,9 @@ import pytest
 
 import fuser
 from fuser.runtime import native_cupy
-from tests import engines
 from tests.threads import together
 
 pytestmark = pytest.mark.gpu
-
-
-@pytest.fixture(autouse=True)
-def _needs_cupy() -> None:
-    if reason := engines.why_no_cuda():
-        pytest.skip(reason)
 
 
 def chain(x: Any, a: float) -> Any:

@@ -9,7 +9,6 @@ import pytest
 
 import fuser
 from fuser.errors import FuserError, GradientError, OutOfMemory
-from tests import engines
 
 pytestmark = pytest.mark.gpu
 MANY = 24  # calls of a kind until native code has taken over
@@ -17,11 +16,18 @@ MANY = 24  # calls of a kind until native code has taken over
 
 @pytest.fixture
 def torch() -> Any:
-    if reason := engines.why_no_cuda():
-        pytest.skip(reason)
     found = pytest.importorskip("torch", reason="torch is not installed")
     if not found.cuda.is_available():
         pytest.skip("this torch has no CUDA")
+    return found
+
+
+@pytest.fixture
+def jax(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setenv("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    found = pytest.importorskip("jax", reason="JAX is not installed")
+    if found.default_backend() not in ("gpu", "cuda"):
+        pytest.skip("this JAX has no GPU")
     return found
 
 
@@ -117,13 +123,7 @@ def test_a_device_without_room_for_cupy(torch: Any) -> None:
     assert bool((run(small) == cupy.float32(1) / (1 << 20)).all())
 
 
-def test_jax_and_fuser_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-    if reason := engines.why_no_cuda():
-        pytest.skip(reason)
-    jax = pytest.importorskip("jax", reason="JAX is not installed")
-    if jax.default_backend() not in ("gpu", "cuda"):
-        pytest.skip("this JAX has no GPU")
+def test_jax_and_fuser_take_turns(jax: Any) -> None:
     jnp = jax.numpy
     mine, theirs = fuser.compile(lambda x: x * 2 + 1), jax.jit(lambda x: x * 3 - 1)
     for k in range(30):  # what is passed on dies at once, and its memory is wanted again
@@ -135,13 +135,7 @@ def test_jax_and_fuser_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "device_road" in repr(mine._roads.native)
 
 
-def test_arrays_of_jax_are_not_stored_into() -> None:
-    if reason := engines.why_no_cuda():
-        pytest.skip(reason)
-    jax = pytest.importorskip("jax", reason="JAX is not installed")
-    if jax.default_backend() not in ("gpu", "cuda"):
-        pytest.skip("this JAX has no GPU")
-
+def test_arrays_of_jax_are_not_stored_into(jax: Any) -> None:
     def step(x: Any) -> None:
         x[...] = x + 1
 

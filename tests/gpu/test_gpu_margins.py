@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from fuser.dtypes import BF16
-from tests import engines
 from tests.codegen.test_margins import (
     Program,
     batches,
@@ -27,11 +26,7 @@ from tests.codegen.test_margins import (
 )
 from tests.engines import CUDA, SIMT, OnDevice, unlike
 
-
-@pytest.fixture(autouse=True)
-def _needs_cupy() -> None:
-    if reason := engines.why_no_cuda():
-        pytest.skip(reason)
+pytestmark = pytest.mark.gpu
 
 
 def arguments(program: Program, shape: tuple[int, ...]) -> list[Any]:

@@ -29,12 +29,6 @@ from tests.ops.test_matrix import verdict
 pytestmark = pytest.mark.gpu
 
 
-@pytest.fixture(autouse=True)
-def _needs_cupy() -> None:
-    if reason := engines.why_no_cuda():
-        pytest.skip(reason)
-
-
 # -- the matrix ------------------------------------------------------------------------------------
 @pytest.mark.parametrize("batch", batches(), ids=str)
 def test_elementwise_rows(batch: Batch) -> None:

@@ -9,17 +9,10 @@ import pytest
 
 import fuser
 from fuser.schedule import CudaSchedule
-from tests import engines
 from tests.gpu.test_gpu_variants import on_device
 
 pytestmark = pytest.mark.gpu
 COUNT = 1 << 20
-
-
-@pytest.fixture(autouse=True)
-def _needs_cupy() -> None:
-    if reason := engines.why_no_cuda():
-        pytest.skip(reason)
 
 
 def patterns(seed: int, near: bool) -> list[Any]:

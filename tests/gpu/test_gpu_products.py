@@ -10,17 +10,10 @@ import pytest
 import fuser
 from fuser.runtime import cublas
 from fuser.runtime.quickcuda import CudaCall
-from tests import engines
 from tests.threads import together
 
 pytestmark = pytest.mark.gpu
 MANY = 24  # calls of a kind until native code has taken over
-
-
-@pytest.fixture(autouse=True)
-def _needs_cupy() -> None:
-    if reason := engines.why_no_cuda():
-        pytest.skip(reason)
 
 
 def layers(x: Any, w: Any, b: Any) -> Any:

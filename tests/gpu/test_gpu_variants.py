@@ -17,16 +17,9 @@ from fuser.dtypes import F32
 from fuser.optable import table
 from fuser.optable.base import Call, ScalarOp
 from fuser.optable.evaluate import evaluate_scalar
-from tests import engines
 from tests.ops.test_variants import EXACT, FLUSHES, SMALLEST, VARIANTS, relative, samples
 
 pytestmark = pytest.mark.gpu
-
-
-@pytest.fixture(autouse=True)
-def _needs_cupy() -> None:
-    if reason := engines.why_no_cuda():
-        pytest.skip(reason)
 
 
 def on_device(name: str, *arrays: Any) -> Any:

@@ -17,7 +17,6 @@ import pytest
 import fuser
 from fuser.errors import FuserError
 from fuser.runtime import cuda
-from tests import engines
 from tests.threads import together
 
 pytestmark = pytest.mark.gpu
@@ -27,8 +26,6 @@ CALLS = 12  # of each kind: the native road is taken from the eighth
 
 @pytest.fixture(autouse=True)
 def _needs_two_gpus() -> None:
-    if reason := engines.why_no_cuda():
-        pytest.skip(reason)
     if cuda.device_count() <= SECOND:
         pytest.skip("one GPU only")
 
