@@ -23,6 +23,7 @@ from fuser.frontend.context import Context
 from fuser.frontend.poison import Poison
 from fuser.frontend.scalar import Scalar
 from fuser.frontend.tracer import TracedArray
+from fuser.hostfunctions import literal_text
 from fuser.optable import table
 from fuser.optable.base import Row
 
@@ -208,7 +209,7 @@ def _same_default(value: Any, default: Any) -> bool:
     if value is np._NoValue or value is default:
         return True
     plain = (bool, int, float, str, type(None))
-    return type(value) is type(default) and type(value) in plain and bool(value == default)
+    return type(value) is type(default) and type(value) in plain and literal_text(value) == literal_text(default)
 
 
 @cache

@@ -18,17 +18,28 @@ from fuser.construct.formula import handle, node_of
 from fuser.dtypes import BOOL, F16, F64, I32, I64, compute_dtype
 from fuser.errors import ArgumentError, ShapeError, UnsupportedError
 from fuser.graph import Builder, Node
-from fuser.hostexpr import HostExpr
+from fuser.hostexpr import HostExpr, call, wrap
 from fuser.optable import table
 
 
 def clip(b: Builder, x: Value, low: Any = None, high: Any = None) -> Node:
-    """Limited to [low, high]; a None bound is none."""
+    """Limited to [low, high]; a None bound is none, nor is a Python int beyond all integers of the dtype."""
+    if isinstance(x, Node) and x.dtype.is_integer:
+        info = np.iinfo(x.dtype.numpy)
+        low, high = _at_least(low, int(info.min)), _at_most(high, int(info.max))
     if low is not None and high is not None:
         return ew.node(b, "clip", x, low, high)
     if low is not None:
         return ew.node(b, "maximum", x, low)
     return ew.node(b, "minimum", x, high) if high is not None else ew.as_node(b, x)
+
+
+def _at_least(bound: Any, lowest: int) -> Any:
+    return call("max", bound, lowest) if is_host(bound) and wrap(bound).kind == "int" else bound
+
+
+def _at_most(bound: Any, largest: int) -> Any:
+    return call("min", bound, largest) if is_host(bound) and wrap(bound).kind == "int" else bound
 
 
 def diff(b: Builder, x: Node, n: object = 1, axis: object = -1, prepend: Any = None, append: Any = None) -> Node:
@@ -132,7 +143,7 @@ def choose(b: Builder, index: Node, choices: Sequence[Value], mode: str = "raise
 
 
 def nan_to_num(b: Builder, x: Node, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Node:
-    """NaN and infinities replaced (by the largest finite values unless given)."""
+    """NaN and infinities replaced (by the largest finite values unless given), in the dtype of `x`."""
     if x.dtype.is_complex:
         return complexes.by_part(b, x, lambda p: nan_to_num(b, p, nan, posinf, neginf))
     if not x.dtype.is_float:
@@ -141,6 +152,7 @@ def nan_to_num(b: Builder, x: Node, nan: Any = 0.0, posinf: Any = None, neginf: 
     if x.dtype.name == "bf16":
         top = float.fromhex("0x1.fep+127")
     high, low = (top if posinf is None else posinf), (-top if neginf is None else neginf)
+    nan, high, low = (ew.as_node(b, v, x.dtype) for v in (nan, high, low))
     result = ew.where(b, ew.node(b, "isnan", x), nan, x)
     result = ew.where(b, ew.node(b, "equal", x, float("inf")), high, result)
     return ew.where(b, ew.node(b, "equal", x, float("-inf")), low, result)
@@ -223,13 +235,25 @@ def interp(b: Builder, x: Value, xp: Node, fp: Node, left: Any = None, right: An
     after = ew.node(b, "minimum", ew.node(b, "add", k, 1), knots - 1)
     x1, f1 = (ew.cast(b, indexing.take(b, t, after), F64) for t in (xp, fp))
     slope = ew.node(b, "divide", ew.node(b, "subtract", f1, f0), ew.node(b, "subtract", x1, x0))
-    value = ew.node(b, "add", ew.node(b, "multiply", slope, ew.node(b, "subtract", at, x0)), f0)
+
+    def line(x: Node, f: Node) -> Node:
+        return ew.node(b, "add", ew.node(b, "multiply", slope, ew.node(b, "subtract", at, x)), f)
+
+    value = _finite(b, line(x0, f0), line(x1, f1), f0, f1)
+    value = ew.where(b, ew.node(b, "equal", at, x0), f0, ew.where(b, ew.node(b, "isnan", at), at, value))
     first, last = (ew.cast(b, indexing.getitem(b, fp, e), F64) for e in (0, -1))
     value = ew.where(b, ew.node(b, "less", at, indexing.getitem(b, xp, 0)), first if left is None else left, value)
     at_end = ew.node(b, "greater_equal", at, indexing.getitem(b, xp, -1))
     beyond = ew.node(b, "greater", at, indexing.getitem(b, xp, -1))
     value = ew.where(b, at_end, last, value)
     return value if right is None else ew.where(b, beyond, right, value)
+
+
+def _finite(b: Builder, value: Node, other: Node, f0: Node, f1: Node) -> Node:
+    """NumPy's answer between knots of infinite height: from the other knot where one gives NaN, else their common
+    height."""
+    level = ew.node(b, "logical_and", ew.node(b, "isnan", other), ew.node(b, "equal", f0, f1))
+    return ew.where(b, ew.node(b, "isnan", value), ew.where(b, level, f0, other), value)
 
 
 def divmod_(b: Builder, x: Value, y: Value) -> tuple[Node | HostExpr, Node | HostExpr]:

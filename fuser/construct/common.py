@@ -108,6 +108,17 @@ def check_range(b: Builder, value: int, dtype: DType) -> None:
         fail(b, OverflowArgumentError, message, "integer-range", "convert it, or give the array a wider dtype")
 
 
+def check_value(b: Builder, value: float, dtype: DType) -> None:
+    """NumPy's rule for a Python number that is stored into an array: what becomes of it must exist in the dtype."""
+    if not dtype.is_integer:
+        return
+    if value != value or abs(value) == float("inf"):
+        what = "NaN" if value != value else "infinity"
+        message = f"cannot convert float {what} to integer"
+        fail(b, OverflowArgumentError, message, "integer-range", "give the array a float dtype")
+    check_range(b, int(value), dtype)
+
+
 # -- static numbers, axes, dims --------------------------------------------------------------------
 def static_int(b: Builder, value: object, what: str) -> int:
     """An integer that the trace needs now; NeedsStatic for a run-time scalar."""

@@ -15,6 +15,7 @@ from fuser.construct.common import (
     Value,
     assume,
     canonical_shape,
+    check_value,
     describe,
     dtype_of,
     fail,
@@ -22,6 +23,7 @@ from fuser.construct.common import (
     maybe_empty,
     normal_axes,
     normal_axis,
+    static_int,
 )
 from fuser.dtypes import BOOL, F32, F64, I64, U64, DType
 from fuser.errors import ArgumentError, DTypeError, ShapeError
@@ -62,10 +64,11 @@ def reduce(
     """
     row = table().reduction(name)
     array = _accumulator(b, row, ew.as_node(b, x), dtype)
-    axes = tuple(sorted(normal_axes(b, axis, array.rank)))
     if where is not None:
         array = _select(b, row, array, where, initial)
-        axes = tuple(sorted(normal_axes(b, axis, array.rank)))
+    axes = _reduced_axes(b, axis, array.rank)
+    if is_host(initial) and wrap(initial).is_literal:  # type: ignore[arg-type]
+        check_value(b, wrap(initial).value, row.results(array.dtype)[0])  # type: ignore[arg-type]
     if row.empty == "error":
         if initial is not None and numel(array.shape[a] for a in axes) == 0:
             return _filled(b, array, axes, keepdims, initial)
@@ -78,6 +81,13 @@ def reduce(
             fail(b, ArgumentError, f"`{name}` takes no `initial`", "initial")
         result = ew.node(b, _BINARY[name], result, ew.as_node(b, initial, result.dtype))
     return keep(b, result, axes) if keepdims else result
+
+
+def _reduced_axes(b: Builder, axis: object, rank: int) -> tuple[int, ...]:
+    """Ascending axes. An array of no axes may be reduced over 0 or -1, as in NumPy and torch."""
+    if rank == 0 and axis is not None and not isinstance(axis, tuple | list) and static_int(b, axis, "axis") in (0, -1):
+        return ()
+    return tuple(sorted(normal_axes(b, axis, rank)))
 
 
 def raw(b: Builder, name: str, x: Node, axes: tuple[int, ...]) -> Node:
@@ -153,8 +163,9 @@ def _filled(b: Builder, x: Node, axes: tuple[int, ...], keepdims: bool, initial:
 def arg(b: Builder, name: str, x: Value, axis: object = None, keepdims: bool = False) -> Node:
     """`argmax` or `argmin`: i64 index of the first extreme (NaN counts as extreme); None: over the flat array."""
     array = ew.as_node(b, x)
-    chosen = None if axis is None else normal_axis(b, axis, array.rank)
-    return reduce(b, name, array, chosen, keepdims)
+    if axis is not None:
+        static_int(b, axis, "axis")
+    return reduce(b, name, array, axis, keepdims)
 
 
 def argmax(b: Builder, x: Value, axis: object = None, keepdims: bool = False) -> Node:

@@ -12,7 +12,7 @@ from typing import Any
 
 from fuser.construct import elementwise as ew
 from fuser.construct import indexing, views
-from fuser.construct.common import Value, canonical_shape, check_range, describe, fail, is_host
+from fuser.construct.common import Value, canonical_shape, check_value, describe, fail, is_host
 from fuser.construct.joining import piecewise
 from fuser.construct.keys import Entry, Gather, Mask, NewAxis, Point, Range, parse
 from fuser.dtypes import BOOL
@@ -46,9 +46,9 @@ def _stored(b: Builder, value: Value, x: Node) -> Node:
     """The new elements in the dtype of the array; a Python int must fit it."""
     if is_host(value):
         host = wrap(value)  # type: ignore[arg-type]
-        if host.kind == "int" and x.dtype.is_integer:
-            if host.is_literal:
-                check_range(b, int(host.value), x.dtype)
+        if host.is_literal:
+            check_value(b, host.value, x.dtype)
+        if (host.kind == "int" and x.dtype.is_integer) or (host.is_literal and x.dtype.is_float):
             return ew.as_node(b, host, x.dtype)
     return ew.cast(b, value, x.dtype)
 
