@@ -110,7 +110,7 @@ def to(ctx: Context, x: Any, *args: Any, **kwargs: Any) -> Any:
     return methods.astype(x, wanted[0], copy=False) if wanted else x
 
 
-def _cast(target: str) -> Callable[..., Any]:
+def _cast(target: dtypes.DType) -> Callable[..., Any]:
     return lambda ctx, x, **_: methods.astype(x, target, copy=False)
 
 
@@ -272,8 +272,9 @@ OWN: dict[str, Callable[..., Any]] = {
     "is_contiguous": lambda ctx, x: True, "is_floating_point": lambda ctx, x: x.node.dtype.is_float,
     "is_tensor": is_tensor, "element_size": lambda ctx, x: x.itemsize, "requires_grad_": same,
     **{n: _cast(d) for n, d in {
-        "float": "f32", "double": "f64", "half": "f16", "bfloat16": "bf16", "int": "i32", "long": "i64", "short": "i16",
-        "char": "i8", "byte": "u8", "bool": "bool", "cfloat": "c64", "cdouble": "c128",
+        "float": dtypes.F32, "double": dtypes.F64, "half": dtypes.F16, "bfloat16": dtypes.BF16, "int": dtypes.I32,
+        "long": dtypes.I64, "short": dtypes.I16, "char": dtypes.I8, "byte": dtypes.U8, "bool": dtypes.BOOL,
+        "cfloat": dtypes.C64, "cdouble": dtypes.C128,
     }.items()},
     "add": scaled("add"), "sub": scaled("sub"), "subtract": scaled("sub"), "div": divided, "divide": divided,
     "true_divide": divided, "clamp": clamp, "clip": clamp, "dropout": dropout, "masked_fill": masked_fill,

@@ -271,6 +271,12 @@ PROGRAMS: dict[str, Callable[..., Any]] = {
     "glu": lambda x, y, v, i: (F.glu(x), F.gelu(x, approximate="tanh"), F.softplus(x, beta=2), F.leaky_relu(x, 0.2)),
     "casts": lambda x, y, v, i: (
         x.half(),
+        x.bfloat16().float(),
+        x.double(),
+        x.int(),
+        i.short(),
+        i.char(),
+        i.byte(),
         x.to(torch.float64),
         x.long(),
         x.bool(),
