@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from fuser.codegen.loops import WARP, Alloc, Collective, Operand
 from fuser.dtypes import DType
+from fuser.optable import table as default_table
 from fuser.optable.base import Reduction, S, Table
 from fuser.record import dataclass
 
@@ -221,14 +222,6 @@ class _Team:
         return [self.out.load(name, at.value, name=f"{self.out.hint}_part") for name in arrays]
 
 
-# Operators whose result has the same bits with the operands exchanged (NaNs of CUDA arithmetic are one NaN);
-# `maximum` of floats is not among them: it tells 0.0 from -0.0 by position.
-_SYMMETRIC = {
-    "f": {"add", "multiply", "largest", "smallest"},
-    "*": {"add", "multiply", "maximum", "minimum", "bitwise_and", "bitwise_or"},
-}
-
-
 class _Recorder:
     """An `Emit` that writes down what a combiner does: values are names, results are (operator, operands)."""
 
@@ -247,7 +240,7 @@ def commutes(row: Reduction, state: State) -> bool:
     a, b = (tuple(S(recorder, (side, k), v.dtype) for k, v in enumerate(state)) for side in "ab")
     return all(
         isinstance(s.value, tuple)
-        and s.value[0] in _SYMMETRIC.get(s.dtype.kind, _SYMMETRIC["*"])
+        and s.dtype.kind in default_table().scalar(s.value[0]).commutes
         and s.value[1:] == (("a", k), ("b", k))
         for k, s in enumerate(row.combine(a, b))
     )

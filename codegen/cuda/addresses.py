@@ -25,9 +25,9 @@ from fuser.codegen.loops import (
     Store,
     StoreVec,
     Ticket,
-    Var,
     walk,
 )
+from fuser.codegen.uses import declared
 
 SUMS = frozenset({"add", "subtract", "multiply"})
 
@@ -72,7 +72,7 @@ def thread_derived(body: tuple[Statement, ...]) -> set[str]:
             else:
                 loaded_or_mutable.add(s.var.name)
         else:
-            loaded_or_mutable |= _other(s)
+            loaded_or_mutable.update(v.name for v in declared(s))
     return derived
 
 
@@ -83,10 +83,3 @@ def _of_tickets(body: tuple[Statement, ...]) -> set[str]:
     others = {s.buffer for s in stored if isinstance(s.value, Lit) or s.value.name not in tickets}
     allocated = {s.name for s in walk(body) if isinstance(s, Alloc)}
     return (allocated & {s.buffer for s in stored}) - others
-
-
-def _other(s: Statement) -> set[str]:
-    if isinstance(s, LoadVec):
-        return {v.name for v in s.vars}
-    var = getattr(s, "var", None)
-    return {var.name} if isinstance(var, Var) else set()

@@ -9,14 +9,15 @@ An operand that is contiguous across rows (a transposed one) is read block by bl
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from fuser.codegen.evaluate import mask_operand
 from fuser.codegen.indices import IndexEmitter
 from fuser.codegen.loops import Operand
-from fuser.codegen.program import Program, Result
+from fuser.codegen.program import Program
 from fuser.codegen.schedule.body import StageBody
-from fuser.codegen.schedule.cpu_columns import ResultArrays
 from fuser.codegen.schedule.cpu_rows import BLOCK, Rows
-from fuser.codegen.schedule.cpu_state import Folds, Stack, levels_of, places, rows_of
+from fuser.codegen.schedule.cpu_state import Folds, ResultArrays, Stack, levels_of, places, results_at, rows_of
 from fuser.codegen.schedule.cpu_sweep import Results, Staged, Walk, crossing
 from fuser.hostexpr import HostExpr, lit
 from fuser.record import dataclass
@@ -41,32 +42,25 @@ class Band:
 
     def results_at(self, program: Program, arrays: ResultArrays, p: Operand) -> Results:
         """The results that a program reads, for row `p`."""
-        keys = {(s.node, s.k) for s in program.steps if isinstance(s, Result)}
-        return {key: self.rows.frame.builder.load(arrays[key], p) for key in sorted(keys)}
+        return results_at(self.rows.frame.builder, program, arrays, p)
+
+    def each(self, body: Callable[[Operand], None]) -> None:
+        """`body` for every row."""
+        with self.walk.loop("p", 0, self.count) as p:
+            body(p)
 
     def stage(self, stage: StageBody, outer: IndexEmitter, results: ResultArrays) -> ResultArrays:
         """The whole stage for the band; gives all results known after it."""
         found = dict(results)
         if stage.reduces:
-            found.update(self._finish(self.shares(stage, outer, results, lit(0), self.rows.order_of(stage).segments)))
+            total = self.shares(stage, outer, results, lit(0), self.rows.order_of(stage).segments)
+            found.update(total.finish_all(self.each, self.rows.body.length))
         elif stage.stores:
             self._elements(stage, outer, results)
         if stage.row_stores:
             with self.walk.loop("p", 0, self.count) as p:
                 self.rows.row_stores(stage, self.at_row(outer, p), self.results_at(stage.row, found, p))
         return found
-
-    def _finish(self, total: Folds) -> ResultArrays:
-        """Result arrays from total states."""
-        b = self.rows.frame.builder
-        arrays: ResultArrays = {}
-        for fold in total.folds:
-            for k, dtype in enumerate(fold.row.results(fold.site.operand)):
-                arrays[fold.site.node, k] = b.alloc("result", dtype, self.height, "register")
-        with self.walk.loop("p", 0, self.count) as p:
-            for key, value in total.finish(p, self.rows.body.length).items():
-                b.store(arrays[key], p, value)
-        return arrays
 
     def _elements(self, stage: StageBody, outer: IndexEmitter, results: ResultArrays) -> None:
         """Stores along the rows, in no particular order."""
@@ -94,8 +88,7 @@ class Band:
         share = walk.operand(lit(1) * order.share(rows.body.length))
         stack = Stack(walk, total, levels_of(number), places(walk, self.height)) if number > 1 else None
         with walk.loop("share", 0, number) as s:
-            low = walk.least(walk.op("multiply", walk.op("add", walk.operand(first), s), share), length)
-            self._share(stage, outer, results, states, low, walk.least(walk.op("add", low, share), length))
+            self._share(stage, outer, results, states, *walk.share(walk.op("add", first, s), share, length))
             if stack is not None:
                 stack.push(walk.op("add", s, 1))
         return total

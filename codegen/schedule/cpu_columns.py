@@ -12,10 +12,10 @@ from collections.abc import Callable
 
 from fuser.codegen.indices import IndexEmitter
 from fuser.codegen.loops import Operand
-from fuser.codegen.program import Program, Result
+from fuser.codegen.program import Program
 from fuser.codegen.schedule.body import Body, StageBody, StoreSite
-from fuser.codegen.schedule.cpu_state import Each, Folds, Stack, levels_of, places, rows_of
-from fuser.codegen.schedule.cpu_sweep import Sweep, Walk, instructions
+from fuser.codegen.schedule.cpu_state import Each, Folds, ResultArrays, Stack, levels_of, places, results_at, rows_of
+from fuser.codegen.schedule.cpu_sweep import Results, Sweep, Walk, instructions
 from fuser.codegen.schedule.frame import Frame
 from fuser.graph import Graph
 from fuser.hostexpr import HostExpr, lit
@@ -23,10 +23,7 @@ from fuser.order import Order
 from fuser.record import dataclass
 
 ROWS_AT_ONCE = 8
-WRITTEN = (
-    32.0  # instructions of all rows together: where one has many, loading its accumulator costs little beside them
-)
-ResultArrays = dict[tuple[int, int], str]  # finished reductions: (node, result) -> array of the tile's columns
+WRITTEN = 32.0  # instructions of all of them: where one row has many, loading its accumulator costs little beside them
 
 
 @dataclass(frozen=True)
@@ -58,10 +55,9 @@ class Columns:
     def at_column(self, indices: IndexEmitter, j: Operand) -> IndexEmitter:
         return indices.bound(**{self.body.parallel[-1].name: self.walk.op("add", self.first, j)})
 
-    def results_at(self, program: Program, arrays: ResultArrays, j: Operand) -> dict[tuple[int, int], Operand]:
+    def results_at(self, program: Program, arrays: ResultArrays, j: Operand) -> Results:
         """The results that a program reads, for column `j`."""
-        keys = {(s.node, s.k) for s in program.steps if isinstance(s, Result)}
-        return {key: self.frame.builder.load(arrays[key], j) for key in sorted(keys)}
+        return results_at(self.frame.builder, program, arrays, j)
 
     # -- stages ------------------------------------------------------------------------------------
     def stage(self, stage: StageBody, outer: IndexEmitter, results: ResultArrays) -> ResultArrays:
@@ -77,17 +73,7 @@ class Columns:
 
     def finish(self, total: Folds) -> ResultArrays:
         """Result arrays from total states."""
-        arrays: ResultArrays = {}
-        for fold in total.folds:
-            for k, dtype in enumerate(fold.row.results(fold.site.operand)):
-                arrays[fold.site.node, k] = self.frame.builder.alloc("result", dtype, self.tile, "register")
-
-        def write(j: Operand) -> None:
-            for key, value in total.finish(j, self.body.length).items():
-                self.frame.builder.store(arrays[key], j, value)
-
-        self.every(write)
-        return arrays
+        return total.finish_all(self.every, self.body.length)
 
     def row_stores(
         self, program: Program, sites: tuple[StoreSite, ...], outer: IndexEmitter, results: ResultArrays
@@ -138,8 +124,8 @@ class Columns:
         stack = Stack(walk, total, levels_of(count), self.every)
         share = walk.operand(lit(1) * order.share(self.body.length))
         with walk.loop("share", 0, count) as s:
-            low = walk.least(walk.op("multiply", walk.op("add", walk.operand(first), s), share), self.body.length)
-            self._share(total, stage, outer, results, low, walk.least(walk.op("add", low, share), self.body.length))
+            bounds = walk.share(walk.op("add", first, s), share, self.body.length)
+            self._share(total, stage, outer, results, *bounds)
             if count > 1:
                 stack.push(walk.op("add", s, 1))
         return total

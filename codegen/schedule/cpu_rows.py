@@ -174,8 +174,7 @@ class Rows:
             end = walk.least(walk.op("add", begin, walk.op("multiply", share, number)), self.body.length)
             ahead = self._ahead(stage, sweep, begin, end)
         with walk.loop("share", 0, number) as s:
-            low = walk.least(walk.op("multiply", walk.op("add", walk.operand(first), s), share), self.body.length)
-            high = walk.least(walk.op("add", low, share), self.body.length)
+            low, high = walk.share(walk.op("add", first, s), share, self.body.length)
             done = self._share(lanes, sweep, stage, row, results, low, high, ahead)
             total.copy(walk.operand(0), done, walk.operand(0), low)
             if number > 1:

@@ -16,9 +16,10 @@ from functools import cached_property
 
 from fuser.codegen.builder import KernelBuilder
 from fuser.codegen.loops import Operand
+from fuser.codegen.program import Program, Result
 from fuser.codegen.schedule.accumulate import Later, index_parts
 from fuser.codegen.schedule.body import ReduceSite
-from fuser.codegen.schedule.cpu_sweep import Values, Walk
+from fuser.codegen.schedule.cpu_sweep import Results, Values, Walk
 from fuser.dtypes import I32, I64, DType
 from fuser.graph import Graph
 from fuser.hostexpr import HostExpr
@@ -26,6 +27,7 @@ from fuser.optable import table
 from fuser.optable.base import Reduction, S
 from fuser.record import dataclass
 
+ResultArrays = dict[tuple[int, int], str]  # finished reductions: (node, result) -> array of all places
 Each = Callable[[Callable[[Operand], None]], None]  # runs what it is given for every place of an array
 
 
@@ -45,6 +47,12 @@ class Fold:
     def indices(self, state: Sequence[S]) -> tuple[Operand, ...]:
         """The components of a state that are indices."""
         return tuple(s.value for s, part in zip(state, self.index_parts, strict=True) if part)
+
+
+def results_at(b: KernelBuilder, program: Program, arrays: ResultArrays, place: Operand) -> Results:
+    """The results that a program reads, of one place."""
+    keys = {(s.node, s.k) for s in program.steps if isinstance(s, Result)}
+    return {key: b.load(arrays[key], place) for key in sorted(keys)}
 
 
 def rows_of(graph: Graph, sites: Sequence[ReduceSite]) -> list[Reduction]:
@@ -163,6 +171,20 @@ class Folds:
             for k, value in enumerate(fold.row.finish(self.load(fold, place), n)):
                 out[fold.site.node, k] = value.value
         return out
+
+    def finish_all(self, each: Each, length: HostExpr) -> ResultArrays:
+        """Arrays of the results of every place that `each` runs over."""
+        arrays: ResultArrays = {}
+        for fold in self.folds:
+            for k, dtype in enumerate(fold.row.results(fold.site.operand)):
+                arrays[fold.site.node, k] = self.b.alloc("result", dtype, self.size, "register")
+
+        def write(place: Operand) -> None:
+            for key, value in self.finish(place, length).items():
+                self.b.store(arrays[key], place, value)
+
+        each(write)
+        return arrays
 
     # -- all lanes ---------------------------------------------------------------------------------
     def clear_all(self, lanes: int) -> None:

@@ -143,6 +143,11 @@ class Walk:
         """The smaller of two indices."""
         return self.op("min_num", a, b)
 
+    def share(self, number: Operand, size: Operand, length: HostExpr | Operand) -> tuple[Operand, Operand]:
+        """Where a share of `size` elements starts and ends, of a length that the last one may not fill."""
+        low = self.least(self.op("multiply", number, size), length)
+        return low, self.least(self.op("add", low, size), length)
+
     def place(self, indices: IndexEmitter, axes: Sequence[Axis], position: Operand) -> IndexEmitter:
         """`indices` with the axes bound to the row-major `position` over them."""
         if not axes:

@@ -8,8 +8,9 @@ from __future__ import annotations
 from fuser.codegen.loops import Kernel, Operand
 from fuser.codegen.schedule.axes import count
 from fuser.codegen.schedule.cpu_bands import Band
-from fuser.codegen.schedule.cpu_columns import Columns, ResultArrays
+from fuser.codegen.schedule.cpu_columns import Columns
 from fuser.codegen.schedule.cpu_parts import CpuParts, peel
+from fuser.codegen.schedule.cpu_state import ResultArrays
 from fuser.codegen.schedule.cpu_sweep import Results, Walk
 from fuser.codegen.schedule.frame import Frame
 from fuser.hostexpr import lit

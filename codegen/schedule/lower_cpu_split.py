@@ -14,9 +14,8 @@ from fuser.codegen.loops import Kernel, Operand
 from fuser.codegen.program import Program, Result
 from fuser.codegen.schedule.axes import count
 from fuser.codegen.schedule.body import StageBody
-from fuser.codegen.schedule.cpu_columns import ResultArrays
 from fuser.codegen.schedule.cpu_parts import CpuParts, peel
-from fuser.codegen.schedule.cpu_state import Each, Folds, Stack, levels_of, once, rows_of
+from fuser.codegen.schedule.cpu_state import Each, Folds, ResultArrays, Stack, levels_of, once, rows_of
 from fuser.codegen.schedule.cpu_sweep import Sweep, Walk, ceil_div
 from fuser.codegen.schedule.frame import Frame
 from fuser.codegen.schedule.lower_cpu_fused import band_of, tile_columns

@@ -74,7 +74,7 @@ def _mulhi_wide(a: S, b: S) -> S:
 BASIC = (
     ScalarOp(
         name="add", arity=2, symbol="+", rule=numpy_rule(np.add), reference=np.add, exact=True,
-        sign="common", units=(0, 0),
+        sign="common", units=(0, 0), commutes="biuf",
         cuda={"b": Infix("|"), **infix_arithmetic("+")}, llvm={"b": Instr("or_"), **instr_arithmetic("add")},
         names=Names(numpy=("add",), torch=("add",), methods=("add",)), vjp=lambda g, y, a, b: (g, g),
         notes="bool + bool is or", pairs=pairs(np.add, lambda a, b: a + b),
@@ -88,7 +88,7 @@ BASIC = (
     ),
     ScalarOp(
         name="multiply", arity=2, symbol="*", rule=numpy_rule(np.multiply), reference=np.multiply, exact=True,
-        growth=(1, 1), sign="product", units=(1, 1),
+        growth=(1, 1), sign="product", units=(1, 1), commutes="biuf",
         cuda={"b": Infix("&"), **infix_arithmetic("*")}, llvm={"b": Instr("and_"), **instr_arithmetic("mul")},
         names=Names(numpy=("multiply",), torch=("mul", "multiply"), dsl=("mul",), methods=("mul",)),
         vjp=lambda g, y, a, b: (g * b, g * a), notes="bool * bool is and",

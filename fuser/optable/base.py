@@ -219,6 +219,7 @@ class ScalarOp:
     closed: bool = False  # of values of a half type it makes such a value: an operand, or a whole number near it
     growth: tuple[float, ...] | None = None
     sign: SignRule | None = None
+    commutes: str = ""  # kinds of results that have the same bits with the operands exchanged (CUDA has one NaN)
     units: tuple[int | None, int | None] = (None, None)  # left and right integers that leave the other operand as it is
     vjp: Vjp | None = None
     no_vjp: str = ""  # why there is no derivative, where `vjp` is None

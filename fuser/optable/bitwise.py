@@ -59,7 +59,7 @@ def _bitwise(
     return ScalarOp(
         name=name, arity=2, symbol=symbol, rule=numpy_rule(ufunc), reference=ufunc, exact=True, continuous=False,
         cuda=_both(symbol), llvm=_instr(instr), names=Names(numpy=(name,), torch=(name,), methods=(name,)),
-        units=units, no_vjp="integers and bools have no derivative", notes="floats are refused",
+        units=units, commutes="biu", no_vjp="integers and bools have no derivative", notes="floats are refused",
     )  # fmt: skip
 
 

@@ -156,13 +156,13 @@ def _vjp_clip(g: S, y: S, x: S, low: S, high: S) -> tuple[S, S, S]:
 ROWS = (
     ScalarOp(
         name="maximum", arity=2, rule=numpy_rule(np.maximum), reference=_maximum_array, exact=True, expand=_maximum,
-        growth=(1, 1), sign="largest", closed=True,
+        growth=(1, 1), sign="largest", closed=True, commutes="biu",
         cost=Cost(3), names=Names(numpy=("maximum",), torch=("maximum",), methods=("maximum",)), vjp=_vjp_larger,
         notes="NaN of either side wins; zeros of both signs give the second",
     ),
     ScalarOp(
         name="minimum", arity=2, rule=numpy_rule(np.minimum), reference=_minimum_array, exact=True, expand=_minimum,
-        growth=(1, 1), sign="common", closed=True,
+        growth=(1, 1), sign="common", closed=True, commutes="biu",
         cost=Cost(3), names=Names(numpy=("minimum",), torch=("minimum",), methods=("minimum",)), vjp=_vjp_smaller,
         notes="NaN of either side wins; zeros of both signs give the second",
     ),
@@ -194,7 +194,7 @@ ROWS = (
     ScalarOp(
         name="largest", arity=2, hidden=True, rule=same(2, "f"), reference=_largest_array, exact=True, expand=_largest,
         cuda={"f32": Call("fuser_largest")}, llvm={"f": Intrinsic("maximum")},
-        no_vjp="a helper of reductions", notes="NaN of either side wins; 0.0 is above -0.0",
+        commutes="f", no_vjp="a helper of reductions", notes="NaN of either side wins; 0.0 is above -0.0",
     ),
     ScalarOp(
         name="largest_bf16x2", arity=2, hidden=True, rule=words, reference=_largest_halves_array, exact=True,
@@ -204,7 +204,7 @@ ROWS = (
     ScalarOp(
         name="smallest", arity=2, hidden=True, rule=same(2, "f"), reference=_smallest_array, exact=True,
         expand=_smallest, cuda={"f32": Call("fuser_smallest")}, llvm={"f": Intrinsic("minimum")},
-        no_vjp="a helper of reductions", notes="NaN of either side wins; -0.0 is below 0.0",
+        commutes="f", no_vjp="a helper of reductions", notes="NaN of either side wins; -0.0 is below 0.0",
     ),
 )  # fmt: skip
 
