@@ -276,6 +276,23 @@ def numpy_arrays(host: list[Any]) -> Iterator[Contender]:
     yield Contender("numpy", lambda: plain(*host))
 
 
+def products_on_cpu(host: list[Any]) -> Iterator[Contender]:
+    """Two matrix products with work of their own around each: fuser beside what NumPy and torch do."""
+    import fuser
+
+    x, w = host[:2]
+    f, plain = fuser.compile(layers(np)), layers(np)
+    yield Contender("fuser numpy products", lambda: f(x, w))
+    yield Contender("NumPy products", lambda: plain(x, w))
+    import torch
+
+    tensors = tuple(map(torch.from_numpy, host[:2]))
+    eager, compiled = layers(torch), torch.compile(layers(torch), dynamic=False)
+    yield Contender("fuser torch products", lambda: f(*tensors))
+    yield Contender("torch eager products", lambda: eager(*tensors))
+    yield Contender("torch.compile products", lambda: compiled(*tensors))
+
+
 def torch_cpu_tensors(host: list[Any]) -> Iterator[Contender]:
     """fuser on torch CPU tensors, and torch."""
     import torch
@@ -321,4 +338,4 @@ def fuser_on_jax(host: list[Any]) -> Iterator[Contender]:
 
 
 CUDA_MAKERS = (cupy_arrays, torch_tensors, plans_of_five, products, jax_arrays, fuser_on_jax)
-CPU_MAKERS = (numpy_arrays, torch_cpu_tensors, jax_arrays, fuser_on_jax)
+CPU_MAKERS = (numpy_arrays, torch_cpu_tensors, products_on_cpu, jax_arrays, fuser_on_jax)

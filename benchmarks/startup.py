@@ -164,12 +164,17 @@ def _take_turns(
 
 
 def sample(program: str, environment: Mapping[str, str]) -> dict[str, float] | str:
-    """Seconds of each stage of one process, and of the process; or why there are none."""
+    """Seconds of each stage of one process, and of the process; or why there are none.
+
+    Bytecode is written whatever the surroundings ask for: without it all sources would be compiled in every process,
+    which is most of what is measured then, and nothing that a user waits for.
+    """
     with tempfile.TemporaryDirectory() as new:
         own = {key: str(Path(new) / key) if value == "new" else value for key, value in environment.items()}
         command = [sys.executable, "-c", HEAD + program + TAIL]
+        kept = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
         start = time.perf_counter()
-        done = subprocess.run(command, env={**os.environ, **own}, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, env={**kept, **own}, capture_output=True, text=True, check=False)
         whole = time.perf_counter() - start
     if done.returncode:
         return (done.stderr.strip().splitlines() or ["no output"])[-1][:200]

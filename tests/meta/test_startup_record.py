@@ -38,6 +38,12 @@ def test_a_process_that_gives_a_wrong_result_is_not_a_sample() -> None:
     assert list(found) == ["compile()", "first call", "process"]
 
 
+def test_samples_use_bytecode_whatever_the_surroundings_ask_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    program = 'import sys\nassert not sys.dont_write_bytecode\nmark("first call")\ny = {(0, 0): 1.9545977}\n'
+    assert isinstance(startup.sample(program, {}), dict)
+
+
 def test_slow_contenders_have_fewer_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     times = {"quick": 1.0, "slow": 10.0}
     monkeypatch.setattr(startup, "sample", lambda name, _: {"process": times[name]} if name in times else "no")
