@@ -2,11 +2,11 @@
 
 In: how often. Out: a record of seconds by contender and stage. Every sample is a process of its own that checks its
 result; contenders take turns. The stages of a contender add up to the time from the first statement to the result;
-`process` is what the caller of `python` waits, the interpreter's own start and end included. The first sample of each
-does not count: it leaves the bytecode of all libraries, and what the contender caches. "Empty cache" is a new folder
-for each process. Contenders that take long have fewer samples; how many is part of the record. A user's program does
-not import networkx or LLVM, and fuser imports what it needs of them; where they are loaded before, the first call is
-what fuser itself takes.
+`process` is what the caller of `python` waits, the interpreter's own start and end included. A process that only makes
+an array and fills another says what of it is the array library's. The first sample of each does not count: it leaves
+the bytecode of all libraries, and what the contender caches. "Empty cache" is a new folder for each process. Contenders
+that take long have fewer samples; how many is part of the record. A user's program does not import networkx or LLVM,
+and fuser imports what it needs of them; where they are loaded before, the first call is what fuser itself takes.
 """
 
 from __future__ import annotations
@@ -32,13 +32,20 @@ def f(x, w, b):
     v = x * w + b
     return 0.5 * v * (1.0 + {np}.tanh(0.7978845608028654 * (v + 0.044715 * v * v * v)))
 """
+ALONE = """
+import numpy as np
+x = np.ones((64, 64), np.float32)
+mark("array library")
+y = np.full((64, 64), 1.9545977, np.float32)
+mark("first call")
+"""
 FUSER = f"""
 import numpy as np
+x = np.ones((64, 64), np.float32)
 mark("array library")
 import fuser
 mark("import")
 {PROGRAM.format(np="np")}
-x = np.ones((64, 64), np.float32)
 g = fuser.compile(f)
 mark("compile()")
 y = g(x, x, x)
@@ -48,9 +55,9 @@ JAX = f"""
 import numpy as np
 mark("array library")
 import jax, jax.numpy as jnp
+x = np.ones((64, 64), np.float32)
 mark("import")
 {PROGRAM.format(np="jnp")}
-x = np.ones((64, 64), np.float32)
 g = jax.jit(f)
 mark("compile()")
 y = g(x, x, x).block_until_ready()
@@ -58,17 +65,14 @@ mark("first call")
 """
 TORCH = f"""
 import torch
+x = torch.ones(64, 64)
 mark("array library")
 {PROGRAM.format(np="torch")}
-x = torch.ones(64, 64)
 g = torch.compile(f)
 mark("compile()")
 y = g(x, x, x)
 mark("first call")
 """
-CUPY = FUSER.replace("import numpy as np\n", "import numpy as np\nimport cupy\ncupy.cuda.runtime.free(0)\n", 1).replace(
-    "x = np.ones((64, 64), np.float32)", "x = cupy.ones((64, 64), np.float32)"
-)  # fmt: skip
 LOADED = 'import networkx, llvmlite.binding, llvmlite.ir\nmark("networkx, LLVM")\nimport fuser\n'
 JAX_CUDA = JAX.replace("x = np.ones((64, 64), np.float32)", "x = jnp.ones((64, 64), np.float32).block_until_ready()")
 TORCH_CUDA = TORCH.replace("torch.ones(64, 64)", 'torch.ones(64, 64, device="cuda")') + "torch.cuda.synchronize()\n"
@@ -89,14 +93,22 @@ print(json.dumps(_stages))
 SLOW = 8.0  # seconds of a process beyond which a contender has a third of the samples
 
 
+def _on_cupy(program: str) -> str:
+    """A program over NumPy's arrays with CuPy's."""
+    over = program.replace("import numpy as np\n", "import numpy as np, cupy\n", 1)
+    return over.replace("x = np.ones(", "x = cupy.ones(").replace("y = np.full(", "y = cupy.full(")
+
+
 def contenders(device: str, scratch: Path) -> dict[str, tuple[str, dict[str, str]]]:
     """Name -> (program, environment). A folder named `new` is another one for every process."""
-    fuser, jax, torch = (CUPY, JAX_CUDA, TORCH_CUDA) if device == "cuda" else (FUSER, JAX, TORCH)
+    on_cuda = device == "cuda"
+    fuser, jax, torch = (_on_cupy(FUSER), JAX_CUDA, TORCH_CUDA) if on_cuda else (FUSER, JAX, TORCH)
     plain = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
     jax_cache = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1"}
     loaded = fuser.replace("import fuser\n", LOADED)
     empty, filled = {"FUSER_CACHE_DIR": "new"}, {"FUSER_CACHE_DIR": str(scratch / "fuser")}
     return {
+        "CuPy alone" if on_cuda else "NumPy alone": (_on_cupy(ALONE) if on_cuda else ALONE, {}),
         "fuser, empty cache": (fuser, empty),
         "fuser, from its cache": (fuser, filled),
         "fuser, networkx and LLVM loaded, empty cache": (loaded, empty),
@@ -213,7 +225,7 @@ def table(contents: Mapping[str, Any]) -> str:
             "|---|--:|--:|--:|--:|",
         ]
         for name, stages in record["seconds"].items():
-            first = stages["compile()"] + stages["first call"]
+            first = stages.get("compile()", 0.0) + stages["first call"]
             imports = sum(s for stage, s in stages.items() if stage not in ("compile()", "first call", "process"))
             count = len(record["samples"][name])
             lines.append(f"| {name} | {imports:.3f} | {first:.3f} | {stages['process']:.3f} | {count} |")

@@ -139,7 +139,7 @@ class Plan:
             return self.recorded
         if self.record is not None:
             built = self.built  # what the key says of fuser's sources is found out meanwhile
-            planrecord.save(self.record(wait=True), self)
+            planrecord.save(self.record(), self)
             return built
         return self.built
 

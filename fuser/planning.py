@@ -35,7 +35,7 @@ def make(
     """
     graph, sizes = traced.graph, {**env, **size_class.representative}
     key = partial(_record_key, traced, size_class, device, tools) if to_run and _recordable() else None
-    found = planrecord.load(known) if key is not None and (known := key(wait=not cache.store().is_empty())) else None
+    found = planrecord.load(known) if key is not None and not cache.store().is_empty() and (known := key()) else None
     built = _taken_up(found, tools) if found is not None else None
     if found is not None and built is not None:
         groups, decisions = found.groups, found.decisions
@@ -59,16 +59,16 @@ def _recordable() -> bool:
     return bool(cache.store().folders) and not settings().debug
 
 
-def _record_key(traced: Traced, size_class: SizeClass, device: Device, tools: Toolchain, wait: bool) -> str:
-    """The key of a plan's record; empty where there is none, or none yet, and for tools that plan in their own way:
-    their plans are nobody else's."""
+def _record_key(traced: Traced, size_class: SizeClass, device: Device, tools: Toolchain) -> str:
+    """The key of a plan's record; empty where there is none, and for tools that plan in their own way: their plans are
+    nobody else's."""
     if not tools.own(tools):
         return ""
     try:
-        facts = tools.facts(device, wait)
+        facts = tools.facts(device)
     except DeviceError:  # nothing compiles for this device here
         return ""
-    return "" if facts is None else planrecord.key_of(traced.graph, size_class, device, facts)
+    return planrecord.key_of(traced.graph, size_class, device, facts)
 
 
 def _taken_up(record: planrecord.Record, tools: Toolchain) -> tuple[tuple[Built, ...], ...] | None:

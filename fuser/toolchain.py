@@ -95,7 +95,6 @@ class Toolchain:
     estimate: Callable[..., Mapping[str, float]]  # (graph, group, schedule, sizes, device): predicted numbers
     show: Callable[[Built], Mapping[str, str]]  # all that can be read of a kernel, by the end of a file's name
     machine: Callable[[Device], str]  # the model that measurements on a device hold for
-    # (device, wait): what plans and kernels depend on beside the program and the device; None where it takes a while
-    facts: Callable[[Device, bool], tuple[object, ...] | None]
+    facts: Callable[[Device], tuple[object, ...]]  # what plans and kernels depend on beside program and device
     own: Callable[[Toolchain], bool]  # whether this one plans as all processes do, so that they may share its plans
     take_up: Callable[[Any], Built | None]  # a kernel compiled before, by its record (`planrecord.Kernel`)

@@ -22,7 +22,7 @@ from fuser import kernels
 from fuser.errors import DeviceError
 from fuser.planrecord import Kernel
 from fuser.runtime import cache as cache_files
-from fuser.runtime import pool, sources
+from fuser.runtime import sources
 from fuser.runtime.quiet import importing
 from fuser.toolchain import Built, Resources, Toolchain
 
@@ -30,28 +30,21 @@ if TYPE_CHECKING:
     from fuser.device import Device
     from fuser.graph import Graph
 
-SPARE_CORES = 4  # from which on a thread that warms the compiler up takes nothing from the one that imports
-
 
 @cache
 def load() -> None:
     """Import what a first call needs, so that `fuser.compile` takes that time and not the call. Where the disk cache
     holds something, that is what traces a program: its plan may be there, and then nothing plans or compiles it."""
     with importing():
-        on_cuda = "cupy" in sys.modules  # arrays of the CPU may come all the same, and wait for LLVM then
-        known = not cache_files.store().is_empty()
-        if on_cuda and not known and pool.cores() >= SPARE_CORES:
-            from fuser.codegen.cuda import nvrtc
-
-            nvrtc.wake()
         from fuser.frontend import capture, trace, watch  # noqa: F401
         from fuser.optable import table
         from fuser.passes import pipeline  # noqa: F401
 
         table()
+        on_cuda = "cupy" in sys.modules  # arrays of the CPU may come all the same, and wait for LLVM then
         if not on_cuda:
             from fuser.codegen.llvm import link  # noqa: F401
-        if known:
+        if not cache_files.store().is_empty():
             return
         from fuser import building, progress  # noqa: F401
         from fuser.codegen import expand, verify  # noqa: F401
@@ -59,7 +52,7 @@ def load() -> None:
         from fuser.passes import fuse  # noqa: F401
 
         if on_cuda:
-            from fuser.codegen.cuda import printer  # noqa: F401
+            from fuser.codegen.cuda import nvrtc, printer  # noqa: F401
             from fuser.codegen.schedule import cuda, lower_pointwise, lower_reduce  # noqa: F401
         else:
             from fuser.codegen.llvm import jit  # noqa: F401
@@ -126,6 +119,7 @@ def _machine(device: Device) -> str:
     """CPU model and threads, or the card's name."""
     if device.kind == "cpu":
         from fuser.codegen.llvm.host import host
+        from fuser.runtime import pool
 
         return f"{host().cpu} {pool.num_threads()}"
     from fuser.runtime import cuda
@@ -159,16 +153,21 @@ def _compiler(device: Device, loaded: bool = True) -> tuple[object, ...]:
     return "cuda", device.name, version, nvrtc.options(device.name)
 
 
-def _facts(device: Device, wait: bool) -> tuple[object, ...] | None:
-    """What plans and their kernels depend on beside the program and the device's numbers. None where fuser's sources
-    are not known yet and nobody is to wait."""
+def _all_sources() -> sources.Fingerprint:
     from fuser import codegen, frontend, passes
 
-    roots = (fuser.__path__[0], *codegen.__path__, *frontend.__path__, *passes.__path__)
-    everything = sources.fingerprint(*roots)
-    if everything.known is None and not wait:
-        return None
-    facts = (*_compiler(device, loaded=False), everything.wait(), _own_rows(), np.__version__, sys.version_info[:2])
+    return sources.fingerprint(fuser.__path__[0], *codegen.__path__, *frontend.__path__, *passes.__path__)
+
+
+def _compiling() -> None:
+    """A compiler is about to run for tens of milliseconds, after which a plan will be recorded."""
+    if cache_files.store().folders:
+        _all_sources().begin()
+
+
+def _facts(device: Device) -> tuple[object, ...]:
+    """What plans and their kernels depend on beside the program and the device's numbers."""
+    facts = (*_compiler(device, loaded=False), _all_sources().wait(), _own_rows(), np.__version__, sys.version_info[:2])
     if device.kind == "cpu":
         from fuser.codegen.llvm.host import cache_bytes
 
@@ -214,7 +213,9 @@ def _expanded(kernel: Any) -> Any:
 def _compile_cpu(kernel: Any) -> Built:
     from fuser.codegen.llvm import jit
 
-    native = jit.compile(_expanded(kernel))
+    ready = _expanded(kernel)
+    _compiling()
+    native = jit.compile(ready)
     return Built(kernel, native, Resources(), lambda: str(native.ir))
 
 
@@ -246,6 +247,7 @@ def _compile_cuda(kernel: Any, device: Device) -> Built:
     from fuser.runtime.cuda import LazyKernel
 
     source, expected = _printed(kernel)
+    _compiling()
     binary = nvrtc.compile(source, kernel.name, device.name)
     resources = Resources(binary.registers, binary.spills, binary.stack, binary.shared, expected)
     return Built(kernel, LazyKernel(binary.cubin, kernel.name, *_launch_extras(kernel)), resources, lambda: source)

@@ -7,11 +7,8 @@ program's bits must not depend on that.
 
 from __future__ import annotations
 
-import os
 import re
-import threading
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -24,7 +21,6 @@ INVALID_OPTION = 5  # NVRTC_ERROR_INVALID_OPTION
 # which no kernel of fuser's uses, are left out (a seventh of a small kernel's compilation). no-cache: past the cache
 # that newer NVRTCs keep, since what comes out of that has no report of its resources.
 EXTRAS = (("--minimal", "--no-cache"), ("--no-cache",), ())
-NOTHING = 'extern "C" __global__ void nothing() {}'
 QUOTED_LINES = 12  # of the compiler's log, and of source around its first complaint
 
 _REGISTERS = r"Used (\d+) registers"
@@ -90,21 +86,6 @@ def _run(nvrtc: Any, program: Any, chosen: tuple[str, ...]) -> None:
                 raise
         else:
             return
-
-
-def wake() -> None:
-    """Have the library loaded and compile nothing, by a thread of its own: a process's first compilation takes some
-    30 ms more than later ones (half of that to load), which pass beside the caller's work. What is wrong with the
-    library is told to whoever needs it."""
-    thread = threading.Thread(target=_compile_nothing, name="fuser-nvrtc")
-    if hasattr(os, "register_at_fork"):  # no fork in the middle of a compilation: the child could never compile
-        os.register_at_fork(before=thread.join)
-    thread.start()
-
-
-def _compile_nothing() -> None:
-    with suppress(DeviceError, InternalError):
-        compile(NOTHING, "nothing", f"sm_{_binding().getSupportedArchs()[0]}")
 
 
 def is_loaded() -> bool:

@@ -32,10 +32,13 @@ def bind(
     """Bind a plan's groups and kernels to a call's shapes."""
     if place.kind == "cpu":
         return bound.Binder(graph, env, bound.encode_slot).bind(steps)
+    return bound.Binder(graph, env, bound.encode_ctype, functools.partial(_workspace_bytes, place)).bind(steps)
+
+
+def _workspace_bytes(place: Place, node: Node) -> int:
     from fuser.runtime import library
 
-    room = functools.partial(library.workspace_bytes, place=place)
-    return bound.Binder(graph, env, bound.encode_ctype, room).bind(steps)
+    return library.workspace_bytes(node, place)
 
 
 def run(

@@ -4,8 +4,8 @@ In: folders. Out: one text. Reading and hashing every file takes some 8 ms, so t
 under what the file system says of the files: path, size, inode, times of change. A file that is written again has
 another time, but clocks are coarse: an outcome is kept only once the files have been left alone for a while.
 
-The hash is taken by a thread of its own, beside other work: where the cache is empty there is nothing to look up under
-it, and it is waited for only when something is to be stored.
+Where nothing is looked up under the hash, but something will be stored, a thread of its own takes it while a compiler
+has the interpreter's lock free.
 """
 
 from __future__ import annotations
@@ -26,30 +26,39 @@ class Fingerprint:
     """The hash of the Python files below some folders. known: None until it was found or taken."""
 
     def __init__(self, roots: Sequence[str]) -> None:
-        self._roots, self._taker = tuple(roots), threading.Thread(target=self._take, daemon=True)
-        self._facts = sorted(fact for root in roots for fact in _facts(root))
-        self._key = disk.key_of("sources", *roots, self._facts)
-        entry = disk.store().load(self._key)
-        self.known: str | None = None if entry is None else str(entry.record["digest"])
-        if self.known is None:
+        self._roots = tuple(roots)
+        self.known: str | None = None
+        self._taker, self._lock, self._begun = threading.Thread(target=self._find, daemon=True), threading.Lock(), False
+
+    def begin(self) -> None:
+        """Have a thread find the hash, unless that was done."""
+        with self._lock:
+            begun, self._begun = self._begun or self.known is not None, True
+        if not begun:
             self._taker.start()
 
     def wait(self) -> str:
-        """The hash. (A forked child has no thread that takes it.)"""
-        if self.known is None:
+        """The hash. (A forked child has no thread that finds it.)"""
+        if self.known is None and self._taker.is_alive():
             self._taker.join()
-        if self.known is None:
-            self._take()
-        assert self.known is not None
+        return self.known or self._find()
+
+    def _find(self) -> str:
+        facts = self._look()
+        key = disk.key_of("sources", *self._roots, facts)
+        entry = disk.store().load(key)
+        self.known = self._take(facts, key) if entry is None else str(entry.record["digest"])
         return self.known
 
-    def _take(self) -> None:
+    def _take(self, facts: list[Facts], key: str) -> str:
         digest = disk.code_fingerprint(*self._roots)
-        newest = max((max(changed, status) for *_, changed, status in self._facts), default=0) / 1e9
-        left_alone = self._facts == sorted(fact for root in self._roots for fact in _facts(root))
-        if left_alone and time.time() - newest > SETTLED_SECONDS:
-            disk.store().save(self._key, {}, {"digest": digest})
-        self.known = digest
+        newest = max((max(changed, status) for *_, changed, status in facts), default=0) / 1e9
+        if facts == self._look() and time.time() - newest > SETTLED_SECONDS:
+            disk.store().save(key, {}, {"digest": digest})
+        return digest
+
+    def _look(self) -> list[Facts]:
+        return sorted(fact for root in self._roots for fact in _facts(root))
 
 
 @cache

@@ -185,9 +185,7 @@ def key(graph: Graph, tools: Toolchain, **changes: Any) -> str:
     plan = planned("P01", "sm_90")
     size_class = replace(plan.size_class, **{k: v for k, v in changes.items() if k != "device"})
     device = replace(find("sm_90"), **changes.get("device", {}))
-    facts = tools.facts(find("cpu"), True)
-    assert facts is not None
-    return planrecord.key_of(graph, size_class, device, facts)
+    return planrecord.key_of(graph, size_class, device, tools.facts(find("cpu")))
 
 
 def test_the_key_covers_whatever_a_plan_depends_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,7 +204,7 @@ def test_the_key_covers_whatever_a_plan_depends_on(monkeypatch: pytest.MonkeyPat
     from fuser import wiring
 
     for name, target, value in (
-        ("fuser's sources", "sources.fingerprint", lambda *roots: SimpleNamespace(known="other", wait=lambda: "other")),
+        ("fuser's sources", "sources.fingerprint", lambda *roots: SimpleNamespace(wait=lambda: "other")),
         ("a compiler", "_compiler", lambda device, loaded: ("cuda", "sm_90", (99, 0), ())),
         ("NumPy", "np", type("np", (), {"__version__": "9"})),
     ):

@@ -47,7 +47,20 @@ def test_settled_files_are_not_read_again(root: Path, monkeypatch: pytest.Monkey
     assert entries() == 1
     monkeypatch.setattr(cache, "code_fingerprint", lambda *roots: 1 / 0)
     sources.fingerprint.cache_clear()
-    assert sources.fingerprint(str(root)).known == first
+    found = sources.fingerprint(str(root))
+    found.begin()
+    assert found.wait() == first
+
+
+def test_it_is_taken_once_however_often_it_is_begun(root: Path) -> None:
+    first = fingerprint(root)
+    sources.fingerprint.cache_clear()
+    found = sources.fingerprint(str(root))
+    for _ in range(3):
+        found.begin()
+    assert found.wait() == first
+    found.begin()
+    assert found.known == first
 
 
 def test_a_forked_child_takes_the_hash_itself(root: Path) -> None:
