@@ -74,6 +74,15 @@ def user_frame(frame: FrameType | None) -> FrameType | None:
     return frame
 
 
+def caller(frame: FrameType | None) -> FrameType | None:
+    """The user's frame that called a compiled function; None where the command line did."""
+    while frame is not None and not _facts(frame.f_code).is_users:
+        if frame.f_globals.get("__name__") == "fuser.cli":
+            return None
+        frame = frame.f_back
+    return frame
+
+
 # -- source ranges ---------------------------------------------------------------------------------
 def position_of(frame: FrameType) -> Position:
     """The source range of the instruction that the frame is at."""

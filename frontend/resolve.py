@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from functools import cache
 
 from fuser.errors import NameResolutionError, ParseError, Span
-from fuser.frontend import ast
+from fuser.frontend import advice, ast
 from fuser.frontend.values import Builtin, PythonType, Value
 from fuser.optable import table
 from fuser.optable.base import Row
@@ -179,13 +179,15 @@ def nearest(name: str, own: frozenset[str]) -> str | None:
     if name in _ELSEWHERE:
         return _ELSEWHERE[name]
     offered = [*builtins(), *table().names("dsl"), *table().names("numpy")]
+    if name in advice.WAYS:
+        return f"NumPy's has no operator here: {advice.WAYS[name]}"
     near = get_close_matches(name, sorted(own), n=1) or get_close_matches(name, offered, n=1)
     return f"did you mean `{near[0]}`?" if near else None
 
 
 def unknown_attribute(span: Span, what: str, name: str, known: list[str]) -> NameResolutionError:
     """The error for `x.name` that does not exist."""
-    near = get_close_matches(name, known, n=1)
+    near = get_close_matches(name, [k for k in known if not k.startswith("_")], n=1)
     hints = (f"did you mean `.{near[0]}`?",) if near else ()
     return NameResolutionError(f"{what} has no `.{name}`", "unknown-method", (span,), hints)
 

@@ -6,16 +6,18 @@ In: Python functions and `.fuse` text. Out: `Compiled` objects. Lark is imported
 from __future__ import annotations
 
 import inspect
+import sys
 import types
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from fuser.compiled import Compiled
-from fuser.errors import ArgumentError, NameResolutionError, ParseError
+from fuser.errors import ArgumentError, DTypeError, NameResolutionError, ParseError, ShapeError
 from fuser.quick import Watch
+from fuser.shapes import text_of
 from fuser.source import Options, Text
-from fuser.specs import dim_names_of
+from fuser.specs import ArraySpec, concrete, dim_names_of
 from fuser.wiring import load as load_compiler
 from fuser.wiring import toolchain
 
@@ -252,7 +254,11 @@ class _DslSource(Text):
         return found
 
     def trace(self, names: Sequence[str], specs: Sequence[Spec], tree: Any, env: Mapping[str, Any]) -> Graph:
-        graph: Graph = self.program.build(self.name, specs)
+        try:
+            graph: Graph = self.program.build(self.name, specs)
+        except (ShapeError, DTypeError) as error:
+            error.with_context(notes=[_the_call(specs, env)])
+            raise
         return graph
 
     def reference(self) -> Callable[..., Any]:
@@ -265,6 +271,15 @@ class _DslSource(Text):
     def dim_names(self, leaf: str, rank: int) -> Sequence[str | None]:
         names: Sequence[str | None] = self.program.dim_names(self.name, leaf, rank)
         return names
+
+
+def _the_call(specs: Sequence[Spec], env: Mapping[str, Any]) -> str:
+    """`called at train.py:88 with bf16[8, 4096], bf16[1024]`."""
+    from fuser.frontend import locations
+
+    frame = locations.caller(sys._getframe())
+    shown = [f"{s.dtype}{text_of(concrete(s, env))}" if isinstance(s, ArraySpec) else str(s) for s in specs]
+    return f"called {f'at {locations.span_of(frame).where} ' if frame else ''}with {', '.join(shown)}"
 
 
 def _dsl_source(text: str, filename: str, name: str) -> _DslSource:

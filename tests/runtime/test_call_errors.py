@@ -281,6 +281,18 @@ def test_broken_text_points_at_the_place() -> None:
 
 
 # -- calls -----------------------------------------------------------------------------------------
+def test_a_clash_of_dims_says_which_call_it_was() -> None:
+    f = fuser.parse("def f(x: f32[n, d], w: f32[d]):\n    return x * w\n", "norms.fuse").f
+    x, w = np.ones((4, 5), np.float32), np.ones(3, np.float32)
+    refused("dim-clash", lambda: f(x, w), "called at ", "test_call_errors.py:", " with f32[4, 5], f32[3]")
+    refused("declared-dtype", lambda: f.plan("f64[4, 5]", w), "with f64[4, 5], f32[3]")
+
+
+def test_numpys_functions_without_an_operator_are_named_in_programs() -> None:
+    refused("unknown-name", lambda: fuser.parse("def f(x):\n    return sort(x)\n"), "nothing near; call it outside")
+    refused("unknown-name", lambda: fuser.parse("def f(x):\n    return sofmax(x)\n"), "did you mean `softmax`?")
+
+
 def test_calls_that_do_not_fit_the_signature() -> None:
     refused("call-signature", python(lambda x: x, X, X), "too many")
     refused("call-signature", lambda: fuser.compile(lambda x: x)(y=X), "'x'")
