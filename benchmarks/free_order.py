@@ -16,6 +16,7 @@ from typing import Any
 
 from benchmarks import accuracy, inputs
 from benchmarks.machine import Cuda
+from benchmarks.plans import planned_by
 from benchmarks.workloads import Workload
 from fuser import progress
 
@@ -111,10 +112,9 @@ def _same(got: Sequence[Any], wanted: Sequence[Any]) -> bool:
 
 def _compiled(w: Workload, args: Sequence[Any], v: Variation | None) -> Callable[[], Any] | None:
     """The program under a variation, None: its own order. None where no schedule realises that order."""
-    import fuser
     from fuser.errors import FuserError
 
-    compiled = fuser.compile(w.fn, fast_math=w.fast_math)
+    compiled = planned_by(w)  # the variation is no part of the key that plans are kept by
     try:
         with nullcontext() if v is None else order_times(v.lanes, v.segments):
             if v is not None and v.scan != (1, 1):

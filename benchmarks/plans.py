@@ -133,15 +133,22 @@ def _plans(w: Workload, args: list[Any]) -> Iterator[tuple[str, Any]]:
     yield from found.values()
 
 
-def _forced(w: Workload, wishes: dict[str, Any]) -> Any:
-    """The workload compiled by a planner of whom something is asked."""
+def planned_by(w: Workload, **changes: Any) -> Any:
+    """The workload compiled by a toolchain with `changes`: other processes neither lend it their plans nor take its."""
     import fuser
     from fuser import wiring
     from fuser.compiled import Compiled
 
-    tools = replace(wiring.toolchain(), plan_groups=partial(wiring._plan_groups, **wishes))
+    tools = replace(wiring.toolchain(), **changes)
     plain = fuser.compile(w.fn, fast_math=w.fast_math)
     return Compiled(plain._source, plain._options, lambda: tools)
+
+
+def _forced(w: Workload, wishes: dict[str, Any]) -> Any:
+    """The workload compiled by a planner of whom something is asked."""
+    from fuser import wiring
+
+    return planned_by(w, plan_groups=partial(wiring._plan_groups, **wishes))
 
 
 def _shape(plan: Any) -> tuple[Any, ...]:

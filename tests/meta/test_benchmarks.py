@@ -24,6 +24,7 @@ from benchmarks import (
     gpu,
     inputs,
     libraries,
+    plans,
     report,
     timeline,
     workloads,
@@ -305,6 +306,11 @@ def test_other_orders_are_gone_afterwards() -> None:
         other = order.order(1 << 20, 4, "inner", "cuda")
     assert (other.lanes, other.segments) == (before.lanes // 2, before.segments * 2)
     assert order.order(1 << 20, 4, "inner", "cuda") == before
+
+
+def test_a_changed_toolchain_shares_no_plans() -> None:
+    tools = plans.planned_by(workloads.select(workloads.WORKLOADS, "P01")[0])._toolchain()
+    assert not tools.own(tools)
 
 
 def test_errors_are_recorded_without_the_files_of_the_machine() -> None:
