@@ -22,7 +22,7 @@ from fuser import device as devices
 from fuser.arguments import Bound, Request
 from fuser.construct.common import NeedsStatic
 from fuser.device import Device
-from fuser.errors import ArgumentError, CheckFailed, CompileForbidden, DeviceError
+from fuser.errors import ArgumentError, CompileForbidden, DeviceError
 from fuser.hostexpr import HostExpr, is_scalar_symbol
 from fuser.longer import Longer
 from fuser.plan import Plan
@@ -341,7 +341,11 @@ class Compiled:
 
     # -- trust -------------------------------------------------------------------------------------
     def check(self, *args: Any, rtol: float | None = None, **kwargs: Any) -> Any:
-        """Run, and compare every result with the reference; CheckFailed says where and by how much."""
+        """Run on copies, and compare every result with the reference; CheckFailed says where and by how much.
+
+        rtol: relative difference that floats may have, instead of their dtype's (`fuser.check.RTOL`). Returns a verdict
+        for each result, and for each argument that is stored into.
+        """
         from fuser.check import compare
 
         return compare(self, args, kwargs, rtol)
@@ -413,8 +417,3 @@ def _place_device(place: Place) -> Device:
     from fuser.runtime import cuda
 
     return devices.find(cuda.architecture(place.ordinal))
-
-
-def check_failed(message: str, notes: Sequence[str]) -> CheckFailed:
-    """The error of `Compiled.check`."""
-    return CheckFailed(message, "check-failed", notes=notes)

@@ -49,10 +49,10 @@ def order(n_bucket: int, itemsize: int, kind: AxisKind, device: DeviceKind) -> O
     return _CUDA[kind](n_bucket, itemsize) if device == "cuda" else _CPU[kind](n_bucket, itemsize)
 
 
-# CUDA, rows. A thread holds about 64 bytes of a row (hopper.md: softmax bf16 runs at 95% of copy with 128-256 threads
+# CUDA, rows. A thread holds about 64 bytes of a row (one H200: softmax bf16 runs at 95% of copy with 128-256 threads
 # at 4K columns, 256 at 8K, 512 at 16K): four 16-byte vectors, so n / 4 lanes whatever the element type, a lane an
 # element for short rows. Lanes beyond threads x vector are further accumulators of a thread. Rows beyond 16 Ki elements
-# become contiguous shares of that size ("Tried on one H200": 16,384 shares of a 2^28 sum read 4447 GB/s against 4315
+# become contiguous shares of that size (one H200: 16,384 shares of a 2^28 sum read 4447 GB/s against 4315
 # for a grid stride); one block folds them in turn, or many blocks together when there are few rows. No row of a million
 # elements is held in registers: 1024 lanes (four a thread) keep several reductions of one read in registers instead,
 # and fold them with a quarter of the shuffles.
@@ -61,7 +61,7 @@ def _cuda_inner(n: int, itemsize: int) -> Order:
     return Order(lanes, min(max(n // 16384, 1), 16384))
 
 
-# CUDA, columns: 8 row lanes a block; columns of up to 1024 rows in segments of 512 (hopper.md "Columns"), longer ones
+# CUDA, columns: 8 row lanes a block; columns of up to 1024 rows in segments of 512 (one H200, bf16), longer ones
 # in up to 64 segments of at least 128 rows, so that 16 blocks that share a column have four segments each to fold at
 # once; the longest in up to 128 of 4096 rows: a few hundred columns then fill the device.
 def _cuda_outer(n: int, itemsize: int) -> Order:

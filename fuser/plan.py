@@ -50,6 +50,7 @@ class PlannedKernel:
 
     @property
     def bytes_moved(self) -> int:
+        """Bytes read and written."""
         return sum(self.reads.values()) + sum(self.writes.values())
 
     @property
@@ -59,10 +60,12 @@ class PlannedKernel:
 
     @property
     def spills(self) -> int:
+        """Bytes a thread spills; -1 where the target reports none."""
         return max((b.resources.spills for b in self.built), default=-1)
 
     @property
     def name(self) -> str:
+        """The kernel's own name, as profilers show it."""
         return self.built[0].kernel.name if self.built else self.group.name
 
 

@@ -36,7 +36,7 @@ ACCESS = 2  # issue slots of one load or store with its address
 DIVISION = 10  # and of a division left in that address: a multiplication by a reciprocal, a shift, a correction
 # An array up to this many elements is one block's work whatever it is shaped like: 64 KiB of f32, a few microseconds.
 SMALL_WHOLE = 16384
-# One block an SM draws about its SM's share of the bandwidth (hopper.md: 264 blocks on 132 SMs are wanted, two each).
+# One block an SM draws about its SM's share of the bandwidth (one H200: rows want 264 blocks on 132 SMs, two each).
 SOLO = 1.0
 # Multiply-adds of a library product against one f32 multiply-add a lane and cycle: tensor cores run half types about
 # 12 times as fast (H200 data sheet: 989 TFLOP/s dense bf16, 67 f32), and f64 at half the rate of f32.

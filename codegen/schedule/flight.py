@@ -23,7 +23,7 @@ class InFlight(Measures):
     """Measures, and what covers the memory's latency."""
 
     def _unroll(self, vector: int, total: int) -> int:
-        """Vectors in flight a thread: enough bytes on the way to cover the memory's latency (hopper.md)."""
+        """Vectors in flight a thread: enough bytes on the way to cover the memory's latency (`Device.inflight`)."""
         streams = [p.fetch(k).dtype.bytes * vector for p in self.body.programs for k in self._streams(p)]
         if not streams:
             return 1

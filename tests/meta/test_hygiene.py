@@ -10,7 +10,7 @@ from tests.meta.project import ROOT, tracked_files
 FOREIGN = {
     "a path of one machine": r"(?<![\w.])/(?:w[o]rk|r[o]ot|h[o]me/\w+|U[s]ers/\w+)/|/t[m]p/venv|/o[p]t/pypi",
     "a package registry's host": r"(?:p[y]pi\.org|p[y]thonhosted\.org|r[e]gistry\.npmjs|d[e]b\.debian\.org)",
-    "a file outside the repository": r"\.\./s[h]ared/|\bs[h]ared/\w+\.md",
+    "a file outside the repository": r"\.\./s[h]ared/|\bs[h]ared/\w+\.md|\b(?:h[o]pper|a[n]chors|D[E]SIGN)\.md",
 }
 
 TEXT = {"", ".cfg", ".cu", ".fuse", ".json", ".lark", ".ll", ".md", ".py", ".sh", ".toml", ".txt", ".yml"}
