@@ -80,6 +80,7 @@ def operator_named(name: str) -> Row | None:
 
 
 def is_predefined(name: str) -> bool:
+    """Whether a program may use a name that it does not define: of the language, or of an operator."""
     return name in builtins() or operator_named(name) is not None
 
 

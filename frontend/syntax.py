@@ -36,6 +36,8 @@ class Block:
 
 @dataclass(frozen=True)
 class Elif:
+    """`elif test:` on its way into the `If` before it."""
+
     place: Place
     test: ast.Expr
     body: tuple[ast.Statement, ...]

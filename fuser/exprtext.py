@@ -161,6 +161,8 @@ def _token() -> re.Pattern[str]:
 
 @dataclass(frozen=True)
 class Token:
+    """A word of a line of a graph's text, from that column (1-based) on."""
+
     kind: str
     text: str
     column: int

@@ -67,11 +67,15 @@ class IotaAttrs(Attrs):
 
 @dataclass(frozen=True)
 class ViewAttrs(Attrs):
+    """Where each element of a view is read: operand 0 by `map`, whose `@k` is the value of operand k + 1."""
+
     map: IndexMap
 
 
 @dataclass(frozen=True)
 class PieceAttrs(Attrs):
+    """One piece an operand: an element is that of the first piece whose domain holds (the last has none)."""
+
     pieces: tuple[Piece, ...]
 
 
@@ -84,6 +88,8 @@ class ReduceAttrs(Attrs):
 
 @dataclass(frozen=True)
 class ItemAttrs(Attrs):
+    """Result `k` of a reduction with several; result 0 is the reduction's own node."""
+
     k: int
 
 
@@ -98,6 +104,8 @@ class ScanAttrs(Attrs):
 
 @dataclass(frozen=True)
 class RoundAttrs(Attrs):
+    """An f32 value rounded to the nearest value of a half type, and kept in f32."""
+
     to: DType
 
 

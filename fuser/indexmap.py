@@ -28,6 +28,7 @@ def operand(k: int) -> HostExpr:
 
 
 def axes(rank: int) -> Index:
+    """Every axis at itself: `($0, $1, ...)`."""
     return tuple(axis(k) for k in range(rank))
 
 
@@ -61,6 +62,7 @@ class Piece:
 
 
 def identity(rank: int) -> IndexMap:
+    """The map of a view that shows its source as it is."""
     return IndexMap(axes(rank))
 
 

@@ -53,6 +53,7 @@ def text_of(shape: Iterable[Dim]) -> str:
 
 
 def substitute(shape: Iterable[Dim], mapping: dict[str, HostExpr]) -> Shape:
+    """The shape with symbols replaced."""
     return tuple(as_dim(d.substitute(mapping)) if isinstance(d, HostExpr) else d for d in shape)
 
 

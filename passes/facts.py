@@ -188,6 +188,7 @@ class Facts:
 
 
 def is_reduction(node: Node) -> bool:
+    """Whether a node folds elements of its operand; a further result of one (`item`) does not."""
     return isinstance(node.attrs, ReduceAttrs)
 
 

@@ -85,6 +85,7 @@ class Fold:
 
 
 def assign(b: KernelBuilder, variables: Sequence[Var], state: State) -> None:
+    """Give every component of a state its variable."""
     for var, value in zip(variables, state, strict=True):
         b.assign(var, value)
 

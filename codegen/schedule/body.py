@@ -238,4 +238,5 @@ def map_stage(s: StageBody, change: Callable[[HostExpr], HostExpr]) -> StageBody
 
 
 def map_site(x: StoreSite, change: Callable[[HostExpr], HostExpr]) -> StoreSite:
+    """A site with its address rewritten."""
     return replace(x, offset=change(x.offset))

@@ -51,6 +51,7 @@ def lower(frame: Frame, second: Frame, body: Body, schedule: CudaSchedule) -> tu
 
 
 def strips(schedule: CudaSchedule) -> int:
+    """Into how many strips the order of the reductions across rows cuts them: a lane of a share each."""
     return schedule.down.lanes * schedule.down.segments
 
 

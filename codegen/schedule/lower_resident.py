@@ -81,6 +81,7 @@ def packed_source(fold: Fold, steps: Sequence[Step]) -> Fetch | None:
 
 
 def write_stages(writer: ResidentStages) -> None:
+    """All stages of a row: what can be asked for at once, then one after another."""
     writer.prefetch()
     for stage in writer.body.stages:
         writer.load_early(stage)
