@@ -8,6 +8,7 @@ operand counts at its own size; a gathered operand counts at the size of what is
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import prod
 from typing import Any
 
 from fuser import shapes
@@ -15,17 +16,13 @@ from fuser.graph import Graph, InputAttrs, Node, ScalarAttrs, ViewAttrs
 from fuser.group import Group
 from fuser.runtime.arena import Life, place
 
-FREE = frozenset(
-    {"input", "scalar", "iota", "view", "item", "round", "real", "imag"}
-)  # operators that are no kernel of their own
+# Operators that are no kernel of their own.
+FREE = frozenset({"input", "scalar", "iota", "view", "item", "round", "real", "imag"})
 
 
 def elements(node: Node, env: Mapping[str, Any]) -> int:
     """Number of elements of a node's value."""
-    count = 1
-    for d in shapes.evaluate(node.shape, env):
-        count *= d
-    return count
+    return prod(shapes.evaluate(node.shape, env))
 
 
 def nbytes(node: Node, env: Mapping[str, Any]) -> int:

@@ -1,7 +1,7 @@
 """Compiled kernels by content: made once a process, kept on disk for the next.
 
 In: a kernel, the facts its binary depends on, how to compile it and how to take it up again. Out: `Built`. Its own file
-because it joins three sides: `api` knows the compilers, `runtime.cache` the disk, `settings` what is allowed.
+because it joins three sides: `wiring` knows the compilers, `runtime.cache` the disk, `settings` what is allowed.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
@@ -55,30 +55,8 @@ def run(
     infos: array arguments in graph order. env: run-time scalars (`=h`). out: arrays to write results into, or None
     each.
     """
-    try:
-        results = _execute(program, infos, family, place, env, out, observe)
-    except Exception as error:
-        if place.kind == "cuda":
-            from fuser.runtime import cuda
-
-            cuda.raise_out_of_memory(error, program.result_bytes, program.arena.nbytes)
-        raise
-    fresh = {r.node: a for r, a in zip(program.results, results, strict=True)}
-    return [infos[n.attrs.position] if isinstance(n.attrs, InputAttrs) else fresh[n] for n in program.graph.outputs]
-
-
-def _execute(
-    program: BoundProgram,
-    infos: Sequence[ArrayInfo],
-    family: Family,
-    place: Place,
-    env: Mapping[str, Any],
-    out: Sequence[ArrayInfo | None],
-    observe: Observer | None,
-) -> list[ArrayInfo]:
-    """Allocate, run all steps, write effects; returns the result arrays."""
-    results = _results(program, family, place, out)
-    with ExitStack() as stack:
+    with _explained(program, place), ExitStack() as stack:
+        results = _results(program, family, place, out)
         stream = 0
         if place.kind == "cuda":
             from fuser.runtime import cuda
@@ -95,7 +73,21 @@ def _execute(
                 observe(k, work)
         _write_effects(program, everything, place)
         del held
-    return results
+    fresh = {r.node: a for r, a in zip(program.results, results, strict=True)}
+    return [infos[n.attrs.position] if isinstance(n.attrs, InputAttrs) else fresh[n] for n in program.graph.outputs]
+
+
+@contextmanager
+def _explained(program: BoundProgram, place: Place) -> Iterator[None]:
+    """A GPU's error that memory is out says what the program takes of it."""
+    try:
+        yield
+    except Exception as error:
+        if place.kind == "cuda":
+            from fuser.runtime import cuda
+
+            cuda.raise_out_of_memory(error, program.result_bytes, program.arena.nbytes)
+        raise
 
 
 def _results(program: BoundProgram, family: Family, place: Place, out: Sequence[ArrayInfo | None]) -> list[ArrayInfo]:
