@@ -246,10 +246,8 @@ class Rebinder:
                 k for k, v in namespace.items() if before.get(k, _MISSING) is not v and before.get(k) is not _ANYTHING
             ]
             if changed:
-                namespace.clear()
-                namespace.update(
-                    {k: v for k, v in before.items() if v is not _ANYTHING}
-                )  # where it is a real object's, nothing traced may stay in it
+                namespace.clear()  # where it is a real object's, nothing traced may stay in it
+                namespace.update({k: v for k, v in before.items() if v is not _ANYTHING})
                 raise _outside(f"{path}.{changed[0]}")
         self._check_classes()
         for cell, content, path in self._cells:
@@ -273,10 +271,6 @@ class Rebinder:
 
 
 _ANYTHING, _MISSING = object(), object()
-
-
-def _same(before: Any, now: Any) -> bool:
-    return before is now or before is _ANYTHING
 
 
 def _constant(value: Any) -> Get:

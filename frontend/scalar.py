@@ -190,11 +190,6 @@ _UFUNCS: dict[str, Any] = {
 }  # fmt: skip
 
 
-def is_scalar(value: object) -> bool:
-    """Whether a value is a `Scalar` (`isinstance` is answered by what it stands for)."""
-    return type(value) is Scalar
-
-
 def operand_of(value: object) -> HostExpr | None:
     """A Python number or `Scalar` as a host expression; None for anything else."""
     if type(value) is Scalar:

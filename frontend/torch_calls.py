@@ -178,11 +178,9 @@ def call_row(
         out = options.pop("out", None)
         _check(row, args, options)
         nodes = calls.attempt(ctx, frame, lambda: promoted(ctx, row, [calls.unwrap(ctx, a) for a in args]))
-        return (
-            nodes
-            if type(nodes) is Poison
-            else calls.invoke(ctx, row, nodes, {"out": out} if out is not None else {}, frame)
-        )
+        if type(nodes) is Poison:
+            return nodes
+        return calls.invoke(ctx, row, nodes, {"out": out} if out is not None else {}, frame)
     if type(args[0]) is TracedArray and not args[0].node.dtype.is_inexact:
         if name in _INTEGER_FOLDS and isinstance(row, (Reduction, Scan)):
             options.setdefault("dtype", I64)
@@ -225,7 +223,7 @@ def arranged(name: str, row: Row, args: Sequence[Any], kwargs: Mapping[str, Any]
             new = "axis" if known is None or "axis" in known else "axes"
         if known is None or k in known or new in known or (v is not None and v is not False):
             renamed[k if known is not None and k in known else new] = v
-    if name == "prod" or name == "sum":
+    if name in ("prod", "sum"):
         renamed = {k: v for k, v in renamed.items() if v is not None or k == "axis"}
     return positional, renamed
 

@@ -7,7 +7,7 @@ index, lanes combine pairwise from the low bits, then segments do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 
 from fuser.codegen.builder import KernelBuilder
@@ -234,6 +234,3 @@ class Carry:
             assign(b, self.waiting[level], partial)
         with b.otherwise():
             self._carry(number, self.fold.combine(b, self.waiting[level], partial), level + 1)
-
-
-Combine = Callable[[Accumulator], list[State]]  # a thread's lanes -> states after team and lane folds

@@ -30,7 +30,7 @@ from fuser.errors import ArgumentError, DTypeError, ShapeError
 from fuser.graph import Builder, IotaAttrs, Node
 from fuser.hostexpr import Dim, HostExpr, as_dim, call, is_scalar_symbol, wrap
 from fuser.indexmap import axis as axis_var
-from fuser.shapes import Shape, numel
+from fuser.shapes import Shape
 
 LITERAL_ELEMENTS = 64  # each is a piece of its own; a longer array is better passed as an argument
 
@@ -77,11 +77,6 @@ def ones_like(b: Builder, x: Value, dtype: object = None, shape: object = None) 
 def iota(b: Builder, shape: Shape, axis: int, dtype: DType = I64) -> Node:
     """The index along one axis."""
     return b.make("iota", (), IotaAttrs(axis), dtype, shape)
-
-
-def linear_index(b: Builder, shape: Shape) -> Node:
-    """The row-major linear index of each element, i64."""
-    return views.reshape(b, iota(b, (numel(shape),), 0), shape)
 
 
 def arange(b: Builder, start: Any, stop: Any = None, step: Any = None, dtype: object = None) -> Node:

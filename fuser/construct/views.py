@@ -263,8 +263,3 @@ def _diagonal_length(b: Builder, rows: Dim, columns: Dim, down: int, right: int)
     if not (assume(b, rows, ">=", down) and assume(b, columns, ">=", right)):
         return 0
     return as_dim(call("min", rows - down, columns - right))
-
-
-def trailing(shape: Shape, count: int) -> Shape:
-    """The last `count` dims."""
-    return shape[len(shape) - count :]
