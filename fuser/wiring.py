@@ -33,8 +33,9 @@ if TYPE_CHECKING:
 
 @cache
 def load() -> None:
-    """Import what a first call needs, so that `fuser.compile` takes that time and not the call. Where the disk cache
-    holds something, that is what traces a program: its plan may be there, and then nothing plans or compiles it."""
+    """Import and set up what a first call needs, so that `fuser.compile` takes that time and not the call. Where the
+    disk cache holds something, that is what traces a program: its plan may be there, and then nothing plans or compiles
+    it."""
     with importing():
         from fuser.frontend import capture, trace, watch  # noqa: F401
         from fuser.optable import table
@@ -43,8 +44,13 @@ def load() -> None:
         table()
         on_cuda = "cupy" in sys.modules  # arrays of the CPU may come all the same, and wait for LLVM then
         if not on_cuda:
-            from fuser.codegen.llvm import link  # noqa: F401
-        if not cache_files.store().is_empty():
+            from fuser.codegen.llvm import host, link  # noqa: F401
+
+            host.host()
+        known = not cache_files.store().is_empty()
+        if cache_files.store().folders:  # plans are looked up under it, and kept
+            _all_sources()
+        if known:
             return
         from fuser import building, progress  # noqa: F401
         from fuser.codegen import expand, verify  # noqa: F401
@@ -57,6 +63,7 @@ def load() -> None:
         else:
             from fuser.codegen.llvm import jit  # noqa: F401
             from fuser.codegen.schedule import cpu, lower_cpu  # noqa: F401
+        _sources()
 
 
 @cache
@@ -153,21 +160,16 @@ def _compiler(device: Device, loaded: bool = True) -> tuple[object, ...]:
     return "cuda", device.name, version, nvrtc.options(device.name)
 
 
-def _all_sources() -> sources.Fingerprint:
+def _all_sources() -> str:
+    """The version of all of fuser's code."""
     from fuser import codegen, frontend, passes
 
     return sources.fingerprint(fuser.__path__[0], *codegen.__path__, *frontend.__path__, *passes.__path__)
 
 
-def _compiling() -> None:
-    """A compiler is about to run for tens of milliseconds, after which a plan will be recorded."""
-    if cache_files.store().folders:
-        _all_sources().begin()
-
-
 def _facts(device: Device) -> tuple[object, ...]:
     """What plans and their kernels depend on beside the program and the device's numbers."""
-    facts = (*_compiler(device, loaded=False), _all_sources().wait(), _own_rows(), np.__version__, sys.version_info[:2])
+    facts = (*_compiler(device, loaded=False), _all_sources(), _own_rows(), np.__version__, sys.version_info[:2])
     if device.kind == "cpu":
         from fuser.codegen.llvm.host import cache_bytes
 
@@ -213,9 +215,7 @@ def _expanded(kernel: Any) -> Any:
 def _compile_cpu(kernel: Any) -> Built:
     from fuser.codegen.llvm import jit
 
-    ready = _expanded(kernel)
-    _compiling()
-    native = jit.compile(ready)
+    native = jit.compile(_expanded(kernel))
     return Built(kernel, native, Resources(), lambda: str(native.ir))
 
 
@@ -247,7 +247,6 @@ def _compile_cuda(kernel: Any, device: Device) -> Built:
     from fuser.runtime.cuda import LazyKernel
 
     source, expected = _printed(kernel)
-    _compiling()
     binary = nvrtc.compile(source, kernel.name, device.name)
     resources = Resources(binary.registers, binary.spills, binary.stack, binary.shared, expected)
     return Built(kernel, LazyKernel(binary.cubin, kernel.name, *_launch_extras(kernel)), resources, lambda: source)

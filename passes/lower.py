@@ -26,6 +26,8 @@ class Lower(Pass):
 
     def run(self, graph: Graph) -> Graph:
         for _ in range(DEPTH):
+            if not any(isinstance(n.attrs, CompositeAttrs) for n in graph.nodes):
+                return graph
             lowered = finish(graph, _Lowering(graph, self.limit))
             if lowered is graph:
                 return graph

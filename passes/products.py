@@ -21,6 +21,8 @@ class Products(Pass):
     name: ClassVar[str] = "products"
 
     def run(self, graph: Graph) -> Graph:
+        if not any(n.op == "matmul" for n in graph.nodes):
+            return graph
         return finish(graph, _Turning(graph, self.limit))
 
 

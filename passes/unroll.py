@@ -32,6 +32,8 @@ class UnrollSmall(Pass):
     name: ClassVar[str] = "unroll_small"
 
     def run(self, graph: Graph) -> Graph:
+        if not any(isinstance(n.attrs, ReduceAttrs) for n in graph.nodes):
+            return graph
         return finish(graph, _Unrolling(graph, self.limit))
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -204,7 +203,7 @@ def test_the_key_covers_whatever_a_plan_depends_on(monkeypatch: pytest.MonkeyPat
     from fuser import wiring
 
     for name, target, value in (
-        ("fuser's sources", "sources.fingerprint", lambda *roots: SimpleNamespace(wait=lambda: "other")),
+        ("fuser's sources", "sources.fingerprint", lambda *roots: "other"),
         ("a compiler", "_compiler", lambda device, loaded: ("cuda", "sm_90", (99, 0), ())),
         ("NumPy", "np", type("np", (), {"__version__": "9"})),
     ):

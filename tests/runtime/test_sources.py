@@ -28,7 +28,7 @@ def fingerprint(root: Path) -> str:
     """As another process takes it."""
     sources.fingerprint.cache_clear()
     cache.code_fingerprint.cache_clear()
-    return sources.fingerprint(str(root)).wait()
+    return sources.fingerprint(str(root))
 
 
 def entries() -> int:
@@ -47,29 +47,7 @@ def test_settled_files_are_not_read_again(root: Path, monkeypatch: pytest.Monkey
     assert entries() == 1
     monkeypatch.setattr(cache, "code_fingerprint", lambda *roots: 1 / 0)
     sources.fingerprint.cache_clear()
-    found = sources.fingerprint(str(root))
-    found.begin()
-    assert found.wait() == first
-
-
-def test_it_is_taken_once_however_often_it_is_begun(root: Path) -> None:
-    first = fingerprint(root)
-    sources.fingerprint.cache_clear()
-    found = sources.fingerprint(str(root))
-    for _ in range(3):
-        found.begin()
-    assert found.wait() == first
-    found.begin()
-    assert found.known == first
-
-
-def test_a_forked_child_takes_the_hash_itself(root: Path) -> None:
-    first = fingerprint(root)
-    sources.fingerprint.cache_clear()
-    found = sources.fingerprint(str(root))
-    assert found.wait() == first
-    found.known = None  # as after a fork in the middle: the thread is gone and left nothing
-    assert found.wait() == first
+    assert sources.fingerprint(str(root)) == first
 
 
 def test_files_of_a_moment_ago_are_read_again(root: Path) -> None:
