@@ -13,7 +13,17 @@ import numpy as np
 from fuser.construct import complexes, indexing, joining, views
 from fuser.construct import elementwise as ew
 from fuser.construct import reduction as red
-from fuser.construct.common import Value, canonical_shape, describe, fail, is_host, normal_axes, normal_axis, static_int
+from fuser.construct.common import (
+    Value,
+    canonical_shape,
+    describe,
+    fail,
+    has,
+    is_host,
+    normal_axes,
+    normal_axis,
+    static_int,
+)
 from fuser.construct.formula import handle, node_of
 from fuser.dtypes import BOOL, F16, F64, I32, I64, compute_dtype
 from fuser.errors import ArgumentError, ShapeError, UnsupportedError
@@ -72,6 +82,9 @@ def gradient(b: Builder, x: Node, *spacing: Any, axis: object = None) -> Node | 
     if len(steps) != len(axes) or not all(is_host(s) or isinstance(s, np.generic) for s in steps):
         fail(b, UnsupportedError, "np.gradient takes one number, or one a axis, as spacing here", "gradient")
     x = x if x.dtype.is_inexact else ew.cast(b, x, F64)
+    for k in axes:
+        if not has(b, x.shape[k], 2):
+            fail(b, ShapeError, f"a slope needs two elements along axis {k} of {describe(b, x)}", "gradient")
     found = tuple(_slope(b, x, k, h) for k, h in zip(axes, steps, strict=True))
     return found[0] if len(found) == 1 else found
 

@@ -207,6 +207,12 @@ def _surely_positive(gap: HostExpr) -> bool:
     return found is not None and found[0] >= 0
 
 
+def has(b: Builder, d: Dim, count: int = 1) -> bool:
+    """Whether an axis has that many elements (1 or 2): decided now, or guarded. Plain dims of arguments have two."""
+    d = b.shapes.canonical(d)
+    return d >= count if isinstance(d, int) else not maybe_empty(d) or assume(b, d, ">=", count)
+
+
 def maybe_empty(d: Dim) -> bool:
     """Whether a dim could be 0 at a call: argument dims never are (0 is a static class), derived ones may be."""
     return d == 0 if isinstance(d, int) else d.op != "sym"

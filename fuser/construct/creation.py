@@ -20,6 +20,7 @@ from fuser.construct.common import (
     dim_of,
     dtype_of,
     fail,
+    has,
     is_host,
     operand_of,
     shape_of,
@@ -243,6 +244,8 @@ def diag(b: Builder, x: Node, k: object = 0) -> Node:
     shift = static_int(b, k, "k")
     n = as_dim(wrap(b.shapes.canonical(x.shape[0])) + abs(shift))
     shape = (n, n)
+    if not has(b, x.shape[0]):
+        return zeros(b, shape, x.dtype)
     position = axis_var(1) - shift if shift > 0 else axis_var(1)
     within = call("min", call("max", position, 0), wrap(x.shape[0]) - 1)
     spread = views.view(b, x, [within], shape)

@@ -12,7 +12,7 @@ from typing import Any
 
 from fuser.construct import elementwise as ew
 from fuser.construct import views
-from fuser.construct.common import describe, fail
+from fuser.construct.common import canonical_shape, describe, fail, has
 from fuser.construct.keys import Entry, Gather, Mask, NewAxis, Point, Range, parse
 from fuser.dtypes import I64
 from fuser.errors import IndexingError, UnsupportedError
@@ -21,7 +21,7 @@ from fuser.hostexpr import Dim, HostExpr, as_dim, lit, wrap
 from fuser.indexmap import axis as axis_var
 from fuser.indexmap import broadcast as broadcast_map
 from fuser.indexmap import operand
-from fuser.shapes import Shape
+from fuser.shapes import Shape, numel
 
 
 def getitem(b: Builder, x: Node, key: Any) -> Node:
@@ -85,7 +85,9 @@ def _advanced(b: Builder, x: Node, entries: Sequence[Entry], gathers: Sequence[G
 def wrapped(b: Builder, index: Node, x: Node, axis: int) -> Node:
     """An index array in [0, n): negatives wrapped, the rest clamped."""
     n = b.shapes.canonical(x.shape[axis])
-    if n == 0:
+    if numel(canonical_shape(b, index.shape)) == 0:
+        return ew.cast(b, index, I64)
+    if not has(b, n):
         fail(b, IndexingError, f"cannot take elements of an empty axis: axis {axis} of {describe(b, x)}", "index-range")
     wide = ew.cast(b, index, I64)
     if index.dtype.kind == "i":
@@ -112,7 +114,7 @@ def take(b: Builder, x: Node, indices: Any, axis: object = None, mode: str = "ra
     a = normal_axis(b, axis, x.rank)
     index = _index_array(b, indices)
     if mode == "wrap":
-        index = ew.node(b, "remainder", ew.cast(b, index, I64), wrap(x.shape[a]))
+        index = ew.node(b, "remainder", ew.cast(b, index, I64), wrap(x.shape[a])) if has(b, x.shape[a]) else index
     elif mode == "clip":
         index = ew.node(b, "maximum", index, 0)
     elif mode != "raise":

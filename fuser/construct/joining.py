@@ -18,6 +18,7 @@ from fuser.construct.common import (
     describe,
     dim_of,
     fail,
+    has,
     normal_axis,
     operand_of,
     static_int,
@@ -212,9 +213,10 @@ def pad(b: Builder, x: Node, pad_width: Any, mode: str = "constant", constant_va
         )
     exprs = []
     for k, (n, (lo, hi)) in enumerate(zip(source, pairs, strict=True)):
-        if n == 0 and (lo, hi) != (0, 0):
-            fail(b, ShapeError, f"can't extend empty axis {k} using modes other than 'constant'", "pad")
         plain = (lo, hi) == (0, 0)
+        if not plain and not has(b, n):
+            fail(b, ShapeError, f"can't extend empty axis {k} using modes other than 'constant'", "pad")
+        n = 1 if mode == "reflect" and not plain and not has(b, n, 2) else n
         exprs.append(axis_var(k) if plain else lit(0) if n == 1 else _FOLDS[mode](axis_var(k) - lo, wrap(n)))
     return views.view(b, x, exprs, shape)
 

@@ -144,7 +144,7 @@ def _position(b: Builder, x: Node, item: Any, axis: int) -> HostExpr:
     item = wrap(b.shapes.canonical(as_dim(item)))
     low, high = _sign(item)
     if not low and not high:  # the sign is known at the call only: Python's wrap as a modulo
-        inside = assume(b, item, ">=", wrap(0) - n) and assume(b, wrap(n) - 1, ">=", item)
+        inside = n != 0 and assume(b, item, ">=", wrap(0) - n) and assume(b, wrap(n) - 1, ">=", item)
         position = call("%", item, n)
     elif low:
         inside, position = assume(b, wrap(n) - 1, ">=", item), item

@@ -11,7 +11,7 @@ from typing import Any
 from fuser.construct import calculus, complexes, creation, indexing
 from fuser.construct import elementwise as ew
 from fuser.construct import reduction as red
-from fuser.construct.common import fail, is_host, normal_axes, normal_axis, static_int
+from fuser.construct.common import assume, describe, fail, has, is_host, normal_axes, normal_axis, static_int
 from fuser.dtypes import BOOL
 from fuser.errors import ArgumentError, ShapeError, UnsupportedError
 from fuser.graph import Builder, Node
@@ -184,7 +184,12 @@ def _convolve(b: Builder, x: Node, kernel: Node, mode: str = "full", flip: bool 
 
     if x.rank != 1 or kernel.rank != 1 or mode not in ("full", "same", "valid"):
         fail(b, ArgumentError, "convolve takes two 1-d arrays and mode 'full', 'same' or 'valid'", "convolve")
+    if not (has(b, x.shape[0]) and has(b, kernel.shape[0])):
+        fail(b, ShapeError, f"nothing to convolve: {describe(b, x)} with {describe(b, kernel)}", "convolve")
     k = static_int(b, b.shapes.canonical(kernel.shape[0]), "the length of a kernel")
+    if mode != "full" and not assume(b, x.shape[0], ">=", k):  # NumPy moves the shorter one over the longer one
+        swapped = _convolve(b, kernel, x, mode, flip)
+        return swapped if flip else views.flip(b, swapped)
     taps = views.flip(b, kernel) if flip else kernel
     before = {"full": k - 1, "same": k // 2, "valid": 0}[mode]
     after = {"full": k - 1, "same": (k - 1) // 2, "valid": 0}[mode]

@@ -186,7 +186,8 @@ def _cov(b: Builder, x: Node, y: Any = None, rowvar: bool = True, bias: bool = F
     degrees = (0 if bias else 1) if ddof is None else ddof
     centred = ew.node(b, "subtract", data, red.mean(b, data, 1, keepdims=True))
     product = contraction.matmul(b, centred, views.transpose(b, centred))
-    return views.squeeze(b, ew.node(b, "divide", product, ew.apply(b, "subtract", count, degrees)))
+    left = ew.apply(b, "maximum", ew.apply(b, "subtract", count, degrees), 0)  # no degree of freedom: NaN
+    return views.squeeze(b, ew.node(b, "divide", product, left))
 
 
 def _corrcoef(b: Builder, x: Node, y: Any = None, rowvar: bool = True) -> Node:

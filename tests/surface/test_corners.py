@@ -107,3 +107,53 @@ def test_large_integers_are_stored_into_floats(engine: Engine) -> None:
         return x + 0
 
     assert engines.unlike(engine.compile(program)(F32.copy()), program(F32.copy())) is None
+
+
+# -- axes without elements -----------------------------------------------------------------------------
+X, I, LONG = np.arange(1.0, 4.0), np.array([0, 1, 2]), np.arange(4.0)
+EMPTY: dict[str, tuple[Program, tuple[Any, ...]]] = {  # `x[3:]` has no elements; only the call knows
+    "no indices": (lambda x, i: x[3:][i[3:]], (X, I)),
+    "no indices, no rows": (lambda x, i: x[i], (np.zeros((0, 4)), I[:0])),
+    "diagonal matrix": (lambda x: np.diag(x[3:], 1), (X,)),
+    "diagonal matrix of an argument": (lambda x: np.diag(x, -2), (X[:0],)),
+    "reflected": (lambda x: np.pad(x[2:], 1, mode="reflect"), (X,)),
+    "symmetric": (lambda x: np.pad(x[2:], 2, mode="symmetric"), (X,)),
+    "covariance": (np.cov, (np.zeros((3, 0)),)),
+    "longer kernel, same": (lambda x, y: np.convolve(x[1:], y, mode="same"), (X, LONG)),
+    "longer kernel, valid": (lambda x, y: np.convolve(x[1:], y, mode="valid"), (X, LONG)),
+    "longer pattern, same": (lambda x, y: np.correlate(x[1:], y, mode="same"), (X, LONG)),
+    "longer pattern, valid": (lambda x, y: np.correlate(x[1:], y, mode="valid"), (X, LONG)),
+    "longer pattern, full": (lambda x, y: np.correlate(x[1:], y, mode="full"), (X, LONG)),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@engines.each
+@pytest.mark.parametrize("name", EMPTY)
+def test_axes_without_elements(engine: Engine, name: str) -> None:
+    """The interpreter of kernels also sees that nothing is read outside of an array."""
+    program, args = EMPTY[name]
+    assert engines.unlike(engine.compile(program)(*args), program(*args)) is None
+
+
+REFUSED: dict[str, tuple[type[Exception], Program, tuple[Any, ...]]] = {
+    "index array": (IndexError, lambda x, i: x[3:][i], (X, I)),
+    "take, wrapped": (IndexError, lambda x, i: np.take(x[3:], i, mode="wrap"), (X, I)),
+    "take, clipped": (IndexError, lambda x, i: np.take(x[3:], i, mode="clip"), (X, I)),
+    "take_along_axis": (IndexError, lambda x, i: np.take_along_axis(x[3:], i, 0), (X, I)),
+    "index of the call": (IndexError, lambda x, k: x[3:][k], (X, 0)),
+    "pad": (ValueError, lambda x: np.pad(x[3:], 1, mode="wrap"), (X,)),
+    "pad, edge": (ValueError, lambda x: np.pad(x[3:], 1, mode="edge"), (X,)),
+    "gradient": (ValueError, lambda x: np.gradient(x[2:]), (X,)),
+    "convolve": (ValueError, lambda x: np.convolve(x[3:], x[:2]), (X,)),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_axes_that_are_too_short(name: str) -> None:
+    kind, program, args = REFUSED[name]
+    with pytest.raises(kind):
+        program(*args)
+    with pytest.raises(kind) as caught:
+        fuser.compile(program)(*args)
+    assert isinstance(caught.value, FuserError)
