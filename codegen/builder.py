@@ -382,12 +382,12 @@ class KernelBuilder:
         self.emit(Send(buffer, self._index(index), value, rank, box, mask))
 
     def copy(
-        self, target: str, index: Bound, buffer: str, place: Bound, width: int, mask: Operand | None = None
+        self, target: str, index: Bound, buffer: str, place: Bound, width: int, mask: Operand | None = None, **how: bool
     ) -> None:
-        """Starts `target[index : +width] = buffer[place : +width]` from global to shared memory."""
+        """Starts `target[index : +width] = buffer[place : +width]` from global to shared memory. how: see AsyncCopy."""
         mask, never = folding.known_mask(mask)
         if not never:
-            self.emit(AsyncCopy(target, self._index(index), buffer, self._index(place), width, mask))
+            self.emit(AsyncCopy(target, self._index(index), buffer, self._index(place), width, mask, **how))
 
     def prefetch(self, buffer: str, index: Bound, mask: Operand | None = None) -> None:
         """Asks for the line of an element to come into the L2."""

@@ -235,9 +235,8 @@ class Ticket:
 class AsyncCopy:
     """`target[index : +width] = buffer[place : +width]` from global to shared memory, under way from here on.
 
-    4, 8 or 16 bytes, both places multiples of them. The copy is over once an AsyncWait names its group; until then
-    nobody reads or writes the target. Only the thread that copied sees it then, others behind a barrier. Where `mask`
-    is false nothing is copied.
+    4, 8 or 16 bytes, both places multiples of them; none where `mask` is false. Until an AsyncWait names its group,
+    nobody reads or writes the target; then the thread that copied sees it, others behind a barrier.
     """
 
     target: str
@@ -246,6 +245,7 @@ class AsyncCopy:
     place: Operand
     width: int
     mask: Operand | None = None
+    predicated: bool = False  # no branch around it: many copies then share steps of their addresses
 
 
 @dataclass(frozen=True)

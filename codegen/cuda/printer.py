@@ -225,10 +225,11 @@ class _Printer:
         self.line(f"{guard}fuser_send({place}, &{s.box}, {self.value(s.rank)}, {self.value(s.value)});")
 
     def copy(self, s: loops.AsyncCopy) -> None:
-        guard = "" if s.mask is None else f"if ({self.value(s.mask)}) "
+        mask = None if s.mask is None else self.value(s.mask)
+        guard, exists = ("", mask or "true") if s.predicated or mask is None else (f"if ({mask}) ", "true")
         size = s.width * self.arrays[s.buffer].bytes
         to, source = (f"{self.names[a]} + {self.value(k)}" for a, k in ((s.target, s.index), (s.buffer, s.place)))
-        self.line(f"{guard}fuser_copy<{size}>({to}, {source});")
+        self.line(f"{guard}fuser_copy<{size}>({exists}, {to}, {source});")
 
     def prefetch(self, s: loops.Prefetch) -> None:
         guard = "" if s.mask is None else f"if ({self.value(s.mask)}) "

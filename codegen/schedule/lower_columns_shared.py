@@ -118,12 +118,14 @@ class ParkedColumns(Stages):
         f, b, g = self.frame, self.frame.builder, self.columns
         with b.loop("turn", f.number(0), self.turns) as turn:
             first, stop = self.bounds(f.add(self.first_turn, turn))
+            start = f.add(first, g.lane)
+            place = self._place(start)
             for k in range(0, self.schedule.capacity // self.segments, self.lanes):
-                row = f.add(f.add(first, g.lane), k)
+                row = f.add(start, k)
                 exists, at = f.both(f.less(row, stop), g.valid), g.lanes(row)[0]
                 for fetch, name in self.places.items():
-                    source = at.value(fetch.index[0])
-                    b.copy(name, self._place(row), f.buffer_of(fetch), source, g.width, exists)
+                    source, target = at.value(fetch.index[0]), f.add(place, k * self.tile_width)
+                    b.copy(name, target, f.buffer_of(fetch), source, g.width, exists, predicated=True)
         b.commit()
         self._prefetch()
         b.await_copies(0)

@@ -66,8 +66,8 @@ class ParkedStages(ClusterStages):
             for fetch in (f for f in self.reuse[0].raw.values() if f in self.copied):
                 place, source = self.places[fetch], slot.lanes[0].value(fetch.index[0])
                 for j in range(0, self.geometry.width, place.piece):
-                    at = self.frame.add(source, j)
-                    b.copy(place.name, self._at(place, slot, j), buffer_of(fetch), at, place.piece, guard)
+                    at, target = self.frame.add(source, j), self._at(place, slot, j)
+                    b.copy(place.name, target, buffer_of(fetch), at, place.piece, guard, predicated=True)
             if (k + 1) % self.together == 0:
                 b.commit()
 
