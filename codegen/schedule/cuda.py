@@ -31,10 +31,10 @@ from fuser.codegen.schedule.alignment import Alignment
 from fuser.codegen.schedule.body import Body, Layouts
 from fuser.codegen.schedule.cuda_mixed import Mixed, weaker
 from fuser.codegen.schedule.cuda_scan import Scans
-from fuser.codegen.schedule.exchange import SHARED_LIMIT
+from fuser.codegen.schedule.exchange import SHARED_LIMIT, near_members
 from fuser.codegen.schedule.flight import LONE_BLOCK
 from fuser.codegen.schedule.frame import Frame
-from fuser.codegen.schedule.lower_resident import reuse_of
+from fuser.codegen.schedule.lower_resident import LINE_BYTES, reuse_of
 from fuser.codegen.schedule.measures import BLOCK, LANE_STEPS, body_of
 from fuser.codegen.schedule.parking import AHEAD, Fit, Row, copied, fit, held_fit, parking
 from fuser.device import Device
@@ -52,6 +52,7 @@ LOOP_REGISTERS = 48  # of states, and of elements on their way, that a loop over
 FEW_COLUMNS = 8  # columns that one thread may take all of
 LINE_THREADS = 8  # threads along a row of columns that wait in shared memory: 128 bytes
 PARKED_BLOCK = 64 << 10  # bytes of them a block
+LEAST_COLUMN = 8  # elements that a thread has of a column that waits there (32 rows of bf16 on H200: 84% of a copy, 77)
 BESIDE_HELD = 34  # registers of a row kernel besides what it holds (NVRTC 13, softmax and layer norm)
 SHORT_ROW = 16  # elements a thread up to which even one stage loads its whole row before it computes
 
@@ -186,9 +187,9 @@ class _Chooser(Mixed, Scans):
             return self._split_rows(chosen, rows)
         if found := self._parked(fixed, vector, length):
             return replace(
-                chosen, threads=found.threads, threads_per_row=found.threads, resident=True, parked=not found.held,
-                copies=not found.held and bool(self._copied(vector)), cluster=found.cluster, min_blocks=found.blocks,
-                unroll=found.unroll, ahead=found.ahead,
+                chosen, threads=found.threads, threads_per_row=found.threads, resident=True,
+                parked=not found.held, copies=not found.held and bool(self._copied(vector)), cluster=found.cluster,
+                min_blocks=found.blocks, unroll=found.unroll, ahead=found.ahead,
             )  # fmt: skip
         held = self._held_bytes(length // team) if fixed.segments == 1 else 0
         blocks = _resident_blocks(threads, held + self._fresh_bytes() * vector, vector, self._fresh_streams())
@@ -321,26 +322,39 @@ class _Chooser(Mixed, Scans):
         blocks fit an SM; None for others, and where even a cluster cannot hold a tile."""
         if len([s for s in self.body.stages if s.has_loop]) < 2 or vector == 1 or not self.body.reduced:
             return None
-        row = LINE_THREADS * vector * sum(f.dtype.bytes for f in lower_columns_shared.parked_loads(self.body))
-        cluster = 1
+        sizes = [f.dtype.bytes for f in lower_columns_shared.parked_loads(self.body)]
+        element = sum(sizes)
+        row, cluster = LINE_THREADS * vector * element, 1
         while cluster < min(self.device.cluster, fixed.segments) and length // cluster * row > PARKED_BLOCK:
             cluster *= 2
-        held = length // cluster * row
         at_once = min(fixed.segments // cluster, BLOCK // (LINE_THREADS * fixed.lanes))
-        team = fixed.lanes * at_once
-        exchanged = self._exchanged(LINE_THREADS * vector * (team + 2 * cluster))
-        if not row or LINE_THREADS * team < 128 or exchanged > SHARED_LIMIT:
+        team, line = fixed.lanes * at_once, LINE_THREADS
+        if row and LINE_THREADS * team < BLOCK and length >= LEAST_COLUMN * fixed.lanes:
+            line, vector = self._lines(length // cluster * element, team, vector, min(sizes))
+        held = length // cluster * line * vector * element
+        exchanged = self._exchanged(line * vector * (team // near_members(line, cluster) + 2 * cluster))
+        if not row or line * team < 128 or exchanged > SHARED_LIMIT:
             return None
         blocks = min(self.device.shared_block // (held + exchanged + 1024), 3)
         if not blocks:
             return None
         rows = length // (fixed.segments * fixed.lanes)
-        unroll = self._rows_in_flight(rows, vector, blocks * LINE_THREADS * team * self.device.sms)
-        chosen = self._schedule("columns", LINE_THREADS * team, vector, unroll, team, fixed, length)
+        unroll = self._rows_in_flight(rows, vector, blocks * line * team * self.device.sms)
+        chosen = self._schedule("columns", line * team, vector, unroll, team, fixed, length)
         copies = self.device.copies and lower_columns_shared.copied(self.body, self.alignment, vector)
         stored = any(stage.stores for stage in self.body.stages)
         ahead = max(AHEAD * self.device.sms // (length * row), 1) if cluster > 1 and stored else 0
         return replace(chosen, parked=True, copies=copies, cluster=cluster, min_blocks=blocks, ahead=ahead)
+
+    @staticmethod
+    def _lines(column: int, team: int, vector: int, smallest: int) -> tuple[int, int]:
+        """(threads along a row, elements each) of a block's tile of columns of so many bytes that few threads share: as
+        many as make a block, and so many elements that they take 64 KiB, if that is 128 bytes of a row. (One H200,
+        logarithms of softmax: 128 rows of bf16 59 -> 92% of a copy, 512 rows 49 -> 75, 1024 rows 47 -> 78.)"""
+        line, width = max(min(BLOCK // team, PARKED_BLOCK // column), LINE_THREADS), vector
+        while width > 1 and column * line * width > PARKED_BLOCK:
+            width //= 2
+        return (line, width) if line * width * smallest >= LINE_BYTES else (LINE_THREADS, vector)
 
     def _team(self, fixed: Order, vector: int, length: int) -> int:
         """Threads a row. At most 512 (one block of 1024 an SM leaves nothing to overlap), and that only for long rows

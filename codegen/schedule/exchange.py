@@ -11,10 +11,11 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Protocol
 
-from fuser.codegen.loops import Operand
+from fuser.codegen.expand_collectives import commutes
+from fuser.codegen.loops import WARP, Operand
 from fuser.codegen.schedule.accumulate import Fold, State
 from fuser.codegen.schedule.frame import Frame
-from fuser.dtypes import DType
+from fuser.dtypes import BOOL, DType
 
 Part = tuple[Fold, list[State]]
 SHARED_LIMIT = 40 << 10  # bytes of scratch a block: static shared memory ends at 48 KiB
@@ -23,6 +24,12 @@ SHARED_LIMIT = 40 << 10  # bytes of scratch a block: static shared memory ends a
 def bytes_needed(states: Sequence[Sequence[DType]], points: int) -> int:
     """Scratch of reductions that are folded together. points: columns times row lanes of a block."""
     return sum(t.bytes for state in states for t in state) * points
+
+
+def near_members(across: int, cluster: int) -> int:
+    """Neighbouring members of a team, of one warp with so many threads side by side, that fold by shuffles first: where
+    the mail of a large cluster leaves no room for a place each."""
+    return max(WARP // across, 1) if cluster > 8 else 1
 
 
 class Far(Protocol):
@@ -38,9 +45,10 @@ class Far(Protocol):
 class Exchange:
     """Scratch of [member, lane, column thread] for every state component; it is reused from fold to fold."""
 
-    def __init__(self, frame: Frame, column: Operand, across: int, team: int, width: int) -> None:
+    def __init__(self, frame: Frame, column: Operand, across: int, team: int, width: int, near: int = 1) -> None:
+        """near: neighbouring members, of one warp, whose states meet by shuffles first."""
         self.frame, self.column = frame, column
-        self.across, self.team, self.width = across, team, width
+        self.across, self.team, self.width, self.near = across, team, width, near
         self._arrays: dict[DType, list[str]] = {}
 
     def reserve(self, groups: Sequence[Sequence[Fold]]) -> None:
@@ -50,18 +58,25 @@ class Exchange:
             for t in dict.fromkeys(wanted):
                 arrays = self._arrays.setdefault(t, [])
                 while len(arrays) < wanted.count(t):
-                    size = self.team * self.width * self.across
+                    size = self.team // self.near * self.width * self.across
                     arrays.append(self.frame.builder.alloc("exchange", t, size, "shared"))
 
     def fold(self, parts: Sequence[Part], member: Operand, width: int, far: Far | None = None) -> list[list[State]]:
         """The states of members 0 .. width - 1 (a power of two) combined pairwise, for every column; with those of
         other blocks, if `far` brings them."""
-        b = self.frame.builder
+        f, b = self.frame, self.frame.builder
         arrays = self._assign(parts)
+        place, first = member, None
+        if self.near > 1:
+            near = min(self.near, width)
+            parts = [(fold, [self._shuffled(fold, state, near, member) for state in states]) for fold, states in parts]
+            place, width = f.div(member, self.near), width // near
+            first = b.apply("equal", (f.rem(member, self.near), f.number(0)), BOOL)
         b.barrier()  # whoever read the scratch before is done
-        for (_, states), names in zip(parts, arrays, strict=True):
-            for lane, state in enumerate(states):
-                self._put(names, member, lane, state)
+        with nullcontext() if first is None else b.branch(first):
+            for (_, states), names in zip(parts, arrays, strict=True):
+                for lane, state in enumerate(states):
+                    self._put(names, place, lane, state)
         b.barrier()
         folds = [fold for fold, _ in parts]
         if far is None:
@@ -73,8 +88,22 @@ class Exchange:
             far.receive()
             self._each(member, len(parts), lambda k, at: self._leave(arrays[k], at, far.folded(k, at)))
         b.barrier()
-        first = self.frame.number(0)
-        return [[self._get(names, first, self.frame.number(lane)) for lane in range(self.width)] for names in arrays]
+        zero = f.number(0)
+        return [[self._get(names, zero, f.number(lane)) for lane in range(self.width)] for names in arrays]
+
+    def _shuffled(self, fold: Fold, state: State, near: int, member: Operand) -> State:
+        """The states of `near` neighbouring members folded pairwise, in each of them."""
+        f, b, bit = self.frame, self.frame.builder, 1
+        while bit < near:
+            other: State = tuple(b.shuffle(v, bit * self.across) for v in state)
+            both = fold.combine(b, state, other)
+            if not commutes(fold.row, list(state)):
+                low_bit = b.apply("bitwise_and", (member, f.number(bit)), f.index)
+                upper = b.apply("not_equal", (low_bit, f.number(0)), BOOL)
+                swapped = fold.combine(b, other, state)
+                both = tuple(b.apply("where", (upper, x, y), x.dtype) for x, y in zip(swapped, both, strict=True))
+            state, bit = both, bit * 2
+        return state
 
     def _assign(self, parts: Sequence[Part]) -> list[list[str]]:
         """Arrays for each part's components."""

@@ -15,7 +15,7 @@ from fuser.codegen.loops import Operand, Var
 from fuser.codegen.schedule.accumulate import Accumulator, Fold, Halves, State, assign
 from fuser.codegen.schedule.axes import Axis, count, split
 from fuser.codegen.schedule.body import Body
-from fuser.codegen.schedule.exchange import Exchange
+from fuser.codegen.schedule.exchange import Exchange, near_members
 from fuser.codegen.schedule.frame import Frame
 from fuser.codegen.schedule.regroup import Regroup
 from fuser.codegen.scopes import fold_together
@@ -269,7 +269,8 @@ class ColumnTeams:
         lead = f.builder.apply("equal", (self.member, f.number(0)), BOOL)
         alone = f.builder.apply("equal", (self.rank, f.number(0)), BOOL) if schedule.cluster > 1 else None
         self.leader = f.both(f.both(lead, self.valid), alone)
-        self.exchange = Exchange(frame, f.rem(thread, self.across), self.across, self.team, self.width)
+        near = near_members(self.across, schedule.cluster) if schedule.parked else 1
+        self.exchange = Exchange(frame, f.rem(thread, self.across), self.across, self.team, self.width, near)
 
     def tile_at(self, number: Operand) -> tuple[Operand, Operand]:
         """(point of the outer axes, tile along the columns) of a column tile by its number."""

@@ -48,9 +48,10 @@ def parked_loads(body: Body) -> tuple[Fetch, ...]:
 
 
 def copied(body: Body, alignment: Alignment, width: int) -> bool:
-    """Whether asynchronous copies can make all of them: they are whole vectors of at least 4 bytes."""
+    """Whether asynchronous copies can make all of them: they are elements or whole vectors of at least 4 bytes."""
     inner, loads = column_axis(body).name, parked_loads(body)
-    return all(alignment.whole(width, f.index[0], inner) and width * f.dtype.bytes >= LEAST_COPY for f in loads)
+    whole = all(width == 1 or alignment.whole(width, f.index[0], inner) for f in loads)
+    return whole and all(width * f.dtype.bytes >= LEAST_COPY for f in loads)
 
 
 def _walking(body: Body, stage: StageBody) -> tuple[Fetch, ...]:

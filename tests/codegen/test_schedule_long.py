@@ -12,7 +12,18 @@ import pytest
 from fuser.codegen import schedule, simt
 from fuser.codegen.builder import KernelBuilder
 from fuser.codegen.expand import expand
-from fuser.codegen.loops import ClusterArrive, ClusterWait, Kernel, Launch, Mailbox, Prefetch, Receive, walk
+from fuser.codegen.loops import (
+    Alloc,
+    ClusterArrive,
+    ClusterWait,
+    Kernel,
+    Launch,
+    Mailbox,
+    Prefetch,
+    Receive,
+    Shuffle,
+    walk,
+)  # fmt: skip
 from fuser.codegen.schedule import cuda
 from fuser.codegen.storage import dynamic_shared
 from fuser.codegen.verify import verify
@@ -211,6 +222,32 @@ def test_tall_columns_wait_in_shared_memory(dtype: DType, size: tuple[int, int])
     near = 2e-2 if dtype == BF16 else 1e-4
     for got, expected in zip(case.run(), case.reference(), strict=True):
         np.testing.assert_allclose(got.astype(float), np.asarray(expected).astype(float), rtol=near, atol=near)
+
+
+@pytest.mark.parametrize("size", [(512, 96), (300, 80), (1000, 64), (64, 512), (130, 272)], ids=str)
+@pytest.mark.parametrize("dtype", [F32, BF16, F64], ids=str)
+def test_short_columns_wait_in_shared_memory(dtype: DType, size: tuple[int, int]) -> None:
+    """Few lanes of a column: more threads stand side by side, and take less of a row each."""
+    case = Case("column_softmax", dtype, sizes(*size))
+    chosen = chosen_for(case)
+    assert chosen.parked
+    assert chosen.copies
+    assert chosen.threads >= 128
+    want = [a.tobytes() for a in case.run()]
+    plain = replace(chosen, parked=False, copies=False, cluster=1, ahead=0)
+    assert under(case, plain) == want
+    assert under(case, replace(plain, vector=1, threads=128)) == want
+
+
+def test_members_of_a_warp_fold_by_shuffles_before_they_meet() -> None:
+    """8 threads side by side in each of 16 blocks: four members in a warp, and scratch for a quarter of them."""
+    case = Case("column_softmax", F32, sizes(5000, 16))
+    chosen = chosen_for(case)
+    assert (chosen.threads // chosen.threads_per_row, chosen.cluster) == (8, 16)
+    (kernel,) = case.kernels
+    scratch = [s for s in walk(kernel.body) if isinstance(s, Alloc) and s.name.startswith("exchange")]
+    assert {s.size for s in scratch} == {chosen.threads * chosen.vector // 4}
+    assert any(isinstance(s, Shuffle) for s in walk(kernel.body))
 
 
 def test_columns_without_clusters_are_read_again() -> None:
