@@ -24,6 +24,7 @@ from fuser.graph import ScanAttrs
 from fuser.hostexpr import HostExpr
 from fuser.schedule import CudaSchedule
 
+ITEMS = 4  # neighbours that are folded in order, part of the order of every scan
 LINE_BYTES = 128
 Item = tuple[IndexEmitter, dict[int, Operand], State]  # loop variables, operand's steps, inclusive prefix in its thread
 
@@ -47,6 +48,7 @@ class _Scan:
         assert isinstance(attrs, ScanAttrs)
         self.attrs = attrs
         self.operand_steps = self.stage.loop.needed([self.site.step])
+        self.run = schedule.unroll  # neighbours that a thread folds in order
         self.identity = self.fold.identity(frame.builder)
 
     def place(self, row: IndexEmitter, position: Operand) -> IndexEmitter:
@@ -67,7 +69,8 @@ class _Scan:
     def items(
         self, lanes: Sequence[IndexEmitter], exists: Sequence[Operand], loads: dict[int, tuple[Operand, ...]]
     ) -> list[Item]:
-        """Neighbouring elements of one thread with their prefixes; what does not exist counts as the identity."""
+        """Neighbouring elements of one thread with their prefixes, which begin anew every `run`; what does not exist
+        counts as the identity."""
         b, out = self.frame.builder, list[Item]()
         lane = Lane(self.stage.loop, b, self.frame.loader(self.stage.loop, exists[0]))
         for j, at in enumerate(lanes):
@@ -75,15 +78,18 @@ class _Scan:
             values = lane.run(here, {}, {k: v[j] for k, v in loads.items()}, self.operand_steps)
             lifted = self.fold.lift(b, values[self.site.step], self.frame.number(0))
             state = self.select(exists[j], lifted, self.identity)
-            out.append((here, values, self.combine(out[-1][2], state) if out else state))
+            out.append((here, values, self.combine(out[-1][2], state) if j % self.run else state))
         return out
 
     def finish(
-        self, items: Sequence[Item], exists: Sequence[Operand], before: State, only: Sequence[bool] | None = None
-    ) -> list[dict[int, Operand]]:
-        """Every step of each item (of those in `only`), given the fold of all that comes before the first."""
-        b, out, previous = self.frame.builder, [], before
-        for (at, values, prefix), here in zip(items, exists, strict=True):
+        self, items: Sequence[Item], exists: Sequence[Operand], befores: Sequence[State],
+        only: Sequence[bool] | None = None,
+    ) -> list[dict[int, Operand]]:  # fmt: skip
+        """Every step of each item (of those in `only`), given the fold of all that comes before each run."""
+        b, out, previous = self.frame.builder, [], befores[0]
+        for j, ((at, values, prefix), here) in enumerate(zip(items, exists, strict=True)):
+            before = befores[j // self.run]
+            previous = previous if j % self.run else before
             lane = Lane(self.stage.loop, b, self.frame.loader(self.stage.loop, here))
             inclusive = self.combine(before, prefix)
             result = previous if self.attrs.exclusive else inclusive
@@ -91,36 +97,49 @@ class _Scan:
             previous = inclusive
         return out
 
-    def _butterfly(self, total: State, width: int, member: Operand) -> tuple[State, State]:
-        """Exclusive prefix and total over `width` neighbouring threads, pairwise from the low bits."""
-        f, b, prefix, bit = self.frame, self.frame.builder, self.identity, 1
+    def _butterfly(self, totals: Sequence[State], width: int, member: Operand) -> tuple[list[State], State]:
+        """Exclusive prefixes of this thread's totals and the fold of all, over `width` totals of neighbouring threads,
+        pairwise from the low bits."""
+        f, b, bit, count = self.frame, self.frame.builder, 1, len(totals)
+        prefixes, folds = [self.identity] * count, list(totals)
+        while bit < count:  # both of a pair are this thread's
+            for j in range(count):
+                if j & bit:
+                    prefixes[j] = self.combine(folds[j // (2 * bit) * 2], prefixes[j])
+            folds = [self.combine(x, y) for x, y in zip(folds[::2], folds[1::2], strict=True)]
+            bit *= 2
+        (total,) = folds
         symmetric = commutes(self.fold.row, list(total))  # both lanes of a pair then compute the same
         while bit < width:
-            other: State = tuple(b.shuffle(v, bit) for v in total)
-            low_bit = b.apply("bitwise_and", (member, f.number(bit)), f.index)
+            other: State = tuple(b.shuffle(v, bit // count) for v in total)
+            low_bit = b.apply("bitwise_and", (member, f.number(bit // count)), f.index)
             upper = b.apply("not_equal", (low_bit, f.number(0)), BOOL)
-            prefix = self.select(upper, self.combine(other, prefix), prefix)
+            prefixes = [self.select(upper, self.combine(other, prefix), prefix) for prefix in prefixes]
             both = self.combine(total, other)
             total = both if symmetric else self.select(upper, self.combine(other, total), both)
             bit *= 2
-        return prefix, total
+        return prefixes, total
 
 
 class RowScan(_Scan):
-    """A team a row: `vector` items a thread, `unroll` tiles on the way together."""
+    """A team a row: `vector` items a thread, `unroll` tiles on the way together. A thread that takes several runs of
+    `ITEMS` counts as so many threads of the order, the first levels of which it folds by itself."""
 
     def __init__(self, frame: Frame, body: Body, schedule: CudaSchedule, rows: RowTeams | None = None) -> None:
         super().__init__(frame, body, schedule)
         self.rows = rows or RowTeams(frame, body, schedule)
         self.grid: HostExpr = RowTeams.grid(body, schedule)
         self.team, self.width = schedule.threads_per_row, schedule.vector
+        self.run = min(self.width, ITEMS)
+        self.runs = self.width // self.run  # of a thread
         self.tile_elements = self.team * self.width
         self.span = self.tile_elements * schedule.unroll  # of a round
         self.whole = frame.alignment.divides(self.width, body.length) and not self.attrs.reverse
         self.whole = self.whole and len(body.reduced) <= 1
-        self.warps = schedule.threads // WARP
+        self.lanes = WARP // self.runs  # threads that fold 32 runs
+        self.warps = schedule.threads // self.lanes
         self.scratch = [
-            frame.builder.alloc("totals", t, self.warps * schedule.unroll, "shared") if self.team > WARP else ""
+            frame.builder.alloc("totals", t, self.warps * schedule.unroll, "shared") if self.team > self.lanes else ""
             for t in self.fold.dtypes
         ]
 
@@ -135,9 +154,9 @@ class RowScan(_Scan):
                 self._ask(base)
             tiles = [self._tile(f.add(base, g * self.tile_elements)) for g in range(self.schedule.unroll)]
             groups = [self.items(*tile) for tile in tiles]
-            prefixes = self._across([items[-1][2] for items in groups])
-            for (lanes, exists, _), items, (exclusive, total) in zip(tiles, groups, prefixes, strict=True):
-                values = self.finish(items, exists, self.combine(carry, exclusive))
+            prefixes = self._across(groups)
+            for (lanes, exists, _), items, (exclusives, total) in zip(tiles, groups, prefixes, strict=True):
+                values = self.finish(items, exists, [self.combine(carry, e) for e in exclusives])
                 self._store(lanes, exists, values)
                 assign(b, carry, self.combine(carry, total))
 
@@ -201,25 +220,26 @@ class RowScan(_Scan):
             Tile(self.frame, self.stage.loop, names, None, 1).store(self.stage.stores, [at], [mine], e)
 
     # -- over the team -----------------------------------------------------------------------------
-    def _across(self, totals: Sequence[State]) -> list[tuple[State, State]]:
-        """For each tile: the fold of the threads before this one, and of all threads of the team."""
-        inside = [self._butterfly(t, min(self.team, WARP), self.rows.member) for t in totals]
-        return inside if self.team <= WARP else self._over_warps(inside)
+    def _across(self, tiles: Sequence[Sequence[Item]]) -> list[tuple[list[State], State]]:
+        """For each tile: the fold of what comes before each run of this thread, and of all of the team."""
+        totals = [[prefix for _, _, prefix in items[self.run - 1 :: self.run]] for items in tiles]
+        inside = [self._butterfly(t, min(self.team * self.runs, WARP), self.rows.member) for t in totals]
+        return inside if self.team <= self.lanes else self._over_warps(inside)
 
-    def _over_warps(self, inside: Sequence[tuple[State, State]]) -> list[tuple[State, State]]:
-        """Warps of a team in order: their totals meet in shared memory."""
+    def _over_warps(self, inside: Sequence[tuple[list[State], State]]) -> list[tuple[list[State], State]]:
+        """Groups of 32 runs of a team in order: their totals meet in shared memory."""
         f, b = self.frame, self.frame.builder
         thread = f.thread()
-        warp, lane = f.div(thread, WARP), f.rem(thread, WARP)
+        warp, lane = f.div(thread, self.lanes), f.rem(thread, self.lanes)
         with b.branch(b.apply("equal", (lane, f.number(0)), BOOL)):
             for g, (_, total) in enumerate(inside):
                 for name, value in zip(self.scratch, total, strict=True):
                     b.store(name, f.add(warp, g * self.warps), value)
         b.barrier()
-        per_team = self.team // WARP
+        per_team = self.team // self.lanes
         mine, first = f.rem(warp, per_team), f.mul(f.div(warp, per_team), per_team)
         out = []
-        for g, (prefix, _) in enumerate(inside):
+        for g, (prefixes, _) in enumerate(inside):
             before, total = self.identity, self.identity
             for w in range(per_team):
                 at = f.add(first, w + g * self.warps)
@@ -227,7 +247,7 @@ class RowScan(_Scan):
                 earlier = f.less(f.number(w), mine)
                 before = self.select(earlier, self.combine(before, part), before)
                 total = self.combine(total, part) if w else part
-            out.append((self.combine(before, prefix), total))
+            out.append(([self.combine(before, prefix) for prefix in prefixes], total))
         b.barrier()
         return out
 
@@ -265,7 +285,7 @@ class ColumnScan(_Scan):
             prefixes = self._across([items[-1][2] for items in columns])
             done = []
             for items, carry, (exclusive, total) in zip(columns, carries, prefixes, strict=True):
-                done.append(self.finish(items, exists, self.combine(carry, exclusive)))
+                done.append(self.finish(items, exists, [self.combine(carry, exclusive)]))
                 assign(b, carry, self.combine(carry, total))
             for i, (at, e) in enumerate(zip(lanes, exists, strict=True)):
                 tile.store(self.stage.stores, at, [column[i] for column in done], e)
@@ -287,7 +307,7 @@ class ColumnScan(_Scan):
         leader = b.apply("equal", (lane, f.number(0)), BOOL)
         for c in range(self.width):
             here = f.add(first, c)
-            exclusive, total = self._butterfly(self._get(self.before, self._at(here, lane)), self.team, lane)
+            (exclusive,), total = self._butterfly([self._get(self.before, self._at(here, lane))], self.team, lane)
             self._put(self.before, [self._at(here, lane)], [exclusive])
             self._put(self.totals, [here], [total], leader)
         b.barrier()

@@ -93,12 +93,13 @@ class LongScan(RowScan):
 
     def write(self) -> None:
         subtiles = self._subtiles()
-        prefixes = self._across([items[-1][2] for _, items in subtiles])
-        self._announce(prefixes)
+        prefixes = self._across([items for _, items in subtiles])
+        self._announce([total for _, total in prefixes])
         before = self._before()
         only = self.stage.loop.needed([s.step for s in self.stage.stores])
-        for g, ((exists, items), (exclusive, here)) in enumerate(zip(subtiles, prefixes, strict=True)):
-            values = self.finish(self._fetched(g, items, exists, only), exists, self.combine(before, exclusive), only)
+        for g, ((exists, items), (exclusives, here)) in enumerate(zip(subtiles, prefixes, strict=True)):
+            befores = [self.combine(before, exclusive) for exclusive in exclusives]
+            values = self.finish(self._fetched(g, items, exists, only), exists, befores, only)
             self._store([at for at, _, _ in items], exists, values)
             before = self.combine(before, here)
 
@@ -156,10 +157,10 @@ class LongScan(RowScan):
         return f.mul(f.add(f.thread(), row), piece)
 
     # -- other tiles -------------------------------------------------------------------------------
-    def _announce(self, subtiles: Sequence[tuple[State, State]]) -> None:
+    def _announce(self, totals: Sequence[State]) -> None:
         """Publishes the aggregate of the sub-tiles' totals, and those of the groups that the tile is the last of."""
         f, b = self.frame, self.frame.builder
-        aggregate, *more = [total for _, total in subtiles]
+        aggregate, *more = totals
         for total in more:
             aggregate = self.combine(aggregate, total)
         at, publisher, last = self.tile, self.leader, f.less(f.thread(), WARP)

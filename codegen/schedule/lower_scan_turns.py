@@ -72,12 +72,12 @@ class TurnsScan(LongScan):
     def _prepare(self, number: Operand, half: Operand, states: Held) -> None:
         """Loads a tile and publishes its aggregate; what is needed of it later goes to shared memory and `states`."""
         self.rows, self.half = self._enter(self.frame, self.body, self.schedule, number), half
-        prefixes = self._across([items[-1][2] for _, items in self._subtiles()])
-        for g, (before, (exclusive, here)) in enumerate(zip(states, prefixes, strict=True)):
+        prefixes = self._across([items for _, items in self._subtiles()])
+        for g, (before, ((exclusive,), here)) in enumerate(zip(states, prefixes, strict=True)):
             assign(self.frame.builder, before, exclusive)
             for name, value in zip(self.sums, here, strict=True):
                 self.frame.builder.store(name, self._sum(g), value, self.leader)
-        self._announce(prefixes)
+        self._announce([total for _, total in prefixes])
 
     def _complete(self, number: Operand, half: Operand, states: Held) -> None:
         """Stores a tile that was prepared."""
@@ -87,7 +87,7 @@ class TurnsScan(LongScan):
         for g, exclusive in enumerate(states):
             lanes, exists, _ = self._tile(f.add(base, g * self.tile_elements), [False] * len(self.later))
             items = self._fetched(g, [(at, {}, ()) for at in lanes], exists, self.later)
-            values = self.finish(items, exists, self.combine(before, exclusive), self.later)
+            values = self.finish(items, exists, [self.combine(before, exclusive)], self.later)
             self._store([at for at, _, _ in items], exists, values)
             before = self.combine(before, tuple(self.frame.builder.load(name, self._sum(g)) for name in self.sums))
 

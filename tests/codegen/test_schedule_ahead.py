@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from fuser.codegen.loops import Prefetch, walk
-from fuser.dtypes import BF16, F32, DType
+from fuser.dtypes import BF16, F32, F64, DType
 from fuser.schedule import CudaSchedule
 from tests.codegen.corpus import Case
 from tests.codegen.test_schedule_long import chosen_for, sizes, under
@@ -32,6 +32,30 @@ def test_scans_ask_for_rows_or_for_the_next_round_of_a_long_one() -> None:
     chosen = {m: chosen_for(Case("running_sum", BF16, sizes(1 << 16, m))) for m in (1024, 4096, 8192)}
     assert {m: s.ahead for m, s in chosen.items()} == {1024: 4 * 528, 4096: 528, 8192: 1}  # 528 rows: 4 MiB
     assert {s.min_blocks for s in chosen.values()} == {4}
+
+
+@pytest.mark.parametrize("size", [(5, 1024), (3, 1008), (4, 72)], ids=str)
+@pytest.mark.parametrize("dtype", [F32, BF16, F64], ids=str)
+@pytest.mark.parametrize("name", ["running_sum", "scan_variants"])
+def test_threads_that_count_as_several_keep_the_bits_of_a_scan(name: str, dtype: DType, size: tuple[int, int]) -> None:
+    """Also of exclusive and reversed ones, of which there are some along rows and some down columns."""
+    case = Case(name, dtype, sizes(*size))
+
+    def bits(vector: int) -> list[bytes]:
+        other, schedules = replace(case), []
+        for group, s in zip(case.groups, case.schedules, strict=True):
+            assert isinstance(s, CudaSchedule)
+            wide = replace(s, vector=vector, threads_per_row=s.order.lanes // vector)
+            schedules.append(wide if group.space.inner else s)
+        other.__dict__["groups"], other.__dict__["schedules"] = case.groups, tuple(schedules)
+        return [a.tobytes() for a in other.run()]
+
+    assert bits(4) == bits(8) == bits(16)
+
+
+def test_halves_of_short_rows_are_scanned_eight_a_thread() -> None:
+    for dtype, vector in ((BF16, 8), (F32, 4)):
+        assert chosen_for(Case("running_sum", dtype, sizes(1 << 16, 1024))).vector == vector
 
 
 @pytest.mark.parametrize("far", [1, 2, 9])
