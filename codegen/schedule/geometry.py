@@ -262,6 +262,7 @@ class ColumnTeams:
         self.segment = f.div(self.member, lanes) if self.team > lanes else None
         self.rank = f.rem(f.block(), schedule.cluster)  # which of the blocks that share a column tile
         outer, tile = self.tile_at(f.div(f.block(), schedule.cluster))
+        self.first_column = f.mul(f.mul(tile, self.across), self.width)  # of the block
         first = f.mul(f.add(f.mul(tile, self.across), f.rem(thread, self.across)), self.width)
         self.valid: Operand | None = f.less(first, f.host(inner.extent))
         self.point = f.add(f.mul(outer, f.host(inner.extent)), first)

@@ -17,7 +17,7 @@ from fuser.codegen.loops import WARP, Kernel, Launch, Operand
 from fuser.codegen.schedule.accumulate import State, assign, folds_of
 from fuser.codegen.schedule.body import Body
 from fuser.codegen.schedule.frame import Frame
-from fuser.codegen.schedule.geometry import ColumnTeams, RowTeams, bind_axes
+from fuser.codegen.schedule.geometry import ColumnTeams, RowTeams, bind_axes, column_axis
 from fuser.codegen.schedule.tile import Tile
 from fuser.dtypes import BOOL
 from fuser.graph import ScanAttrs
@@ -272,6 +272,7 @@ class ColumnScan(_Scan):
         carries = [self.fold.declare(b, "carry", self.identity) for _ in range(self.width)]
         rows = self.columns.lane_rows()
         with b.loop("base", f.number(0), f.host(self.body.length), self.team * self.rows) as base:
+            self._ask(base)
             first = f.add(base, f.mul(self.columns.member, self.rows))
             places = [f.add(first, i) for i in range(self.rows)]
             exists = [f.both(f.less(p, f.host(self.body.length)), self.columns.valid) for p in places]
@@ -289,6 +290,27 @@ class ColumnScan(_Scan):
                 assign(b, carry, self.combine(carry, total))
             for i, (at, e) in enumerate(zip(lanes, exists, strict=True)):
                 tile.store(self.stage.stores, at, [column[i] for column in done], e)
+
+    def _ask(self, base: Operand) -> None:
+        """Asks for the tile `ahead` tiles further down: memory then has work while a block folds, and the loads find it
+        in the L2."""
+        f, b, far, thread = self.frame, self.frame.builder, self.schedule.ahead, self.frame.thread()
+        if not far:
+            return
+        names, program, n = {a.name for a in self.body.reduced}, self.stage.loop, f.host(self.body.length)
+        down = (program.fetch(k) for k in program.fetches if not names.isdisjoint(program.symbols(k)))
+        span, rows = self.across * self.width, self.team * self.rows  # of a tile
+        for fetch in dict.fromkeys(down):
+            line = min(LINE_BYTES // fetch.dtype.bytes, span)
+            column = f.add(self.columns.first_column, f.mul(f.rem(thread, span // line), line))
+            in_width = f.less(column, f.host(column_axis(self.body).extent))
+            for k in range(0, rows, self.schedule.threads // (span // line)):
+                step = f.add(f.div(thread, span // line), k)
+                place = f.add(f.add(base, far * rows), step)
+                inside = f.both(f.both(f.less(step, rows), f.less(place, n)), in_width)
+                place = b.apply("where", (inside, place, f.number(0)), f.index)  # stays in range
+                at = self.place(self.columns.row.bound(**{self.columns.variable: column}), place)
+                b.prefetch(f.buffer_of(fetch), at.value(fetch.index[0]), inside)
 
     def _across(self, totals: Sequence[State]) -> list[tuple[State, State]]:
         """For each column: the fold of the lanes above this one, and of all lanes.

@@ -34,6 +34,16 @@ def test_scans_ask_for_rows_or_for_the_next_round_of_a_long_one() -> None:
     assert {s.min_blocks for s in chosen.values()} == {4}
 
 
+@pytest.mark.parametrize("size", [(700, 64), (1030, 48), (129, 272)], ids=str)
+@pytest.mark.parametrize("dtype", [F32, BF16], ids=str)
+def test_scans_down_columns_that_ask_for_tiles_ahead_keep_their_bits(dtype: DType, size: tuple[int, int]) -> None:
+    case = Case("running_max", dtype, sizes(*size))
+    assert chosen_for(case).ahead == (1 if dtype == BF16 else 0)  # 32 KiB an SM, and no more
+    early, late = (replace(chosen_for(case), ahead=far) for far in (2, 0))
+    assert asked(case, early) == 1 > asked(case, late)  # 128 lines or 256 of a tile, a thread each
+    assert under(case, early) == under(case, late)  # the interpreter checks that no line is outside
+
+
 @pytest.mark.parametrize("size", [(5, 1024), (3, 1008), (4, 72)], ids=str)
 @pytest.mark.parametrize("dtype", [F32, BF16, F64], ids=str)
 @pytest.mark.parametrize("name", ["running_sum", "scan_variants"])
