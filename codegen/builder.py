@@ -73,10 +73,8 @@ class _Block:
 
 
 class KernelBuilder:
-    """Builds one kernel. Operands are `Var` and `Lit`; index-like arguments also take Python ints.
-
-    Not reusable after `finish`.
-    """
+    """Builds one kernel, once. Operands are `Var` and `Lit`; index-like arguments also take Python ints. places: the
+    file and line of variables that stand for the program's values."""
 
     def __init__(self, name: str, target: Target) -> None:
         self.name, self.target = name, target
@@ -86,6 +84,7 @@ class KernelBuilder:
         self._buffers: list[BufferParam] = []
         self._scalars: dict[tuple[HostExpr, DType], ScalarParam] = {}
         self._mutable: set[str] = set()
+        self.places: dict[str, tuple[str, int]] = {}
         self._ended_branch: tuple[list[Statement], Operand, int] | None = None
 
     # -- names and parameters ----------------------------------------------------------------------
@@ -416,5 +415,5 @@ class KernelBuilder:
         """The kernel; every block must be closed."""
         if len(self._blocks) != 1:
             raise InternalError("a block of the kernel is still open", "kernel-scope")
-        body = tuple(self._blocks[0].statements)
-        return Kernel(self.name, self.target, tuple(self._buffers), tuple(self._scalars.values()), body, launch)
+        body, places = tuple(self._blocks[0].statements), tuple((name, *at) for name, at in self.places.items())
+        return Kernel(self.name, self.target, tuple(self._buffers), tuple(self._scalars.values()), body, launch, places)

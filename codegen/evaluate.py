@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from fuser.codegen.indices import IndexEmitter
+from fuser.codegen.loops import Var
 from fuser.codegen.loopwriter import write_loop
 from fuser.codegen.program import Apply, Constant, Fetch, Position, Program, Result, Select, Step
 from fuser.dtypes import BOOL, DType
@@ -34,6 +35,7 @@ from fuser.loopbody import LoopAttrs
 from fuser.masks import Condition, Mask, Masks
 from fuser.proofs import GATHERED, Ranges, gathered
 from fuser.record import dataclass
+from fuser.settings import settings
 
 if TYPE_CHECKING:
     from fuser.codegen.builder import KernelBuilder
@@ -165,15 +167,20 @@ class Tracer:
 
     def _operator(self, node: Node, args: tuple[int, ...]) -> int:
         if isinstance(node.attrs, RoundAttrs):
-            narrow = self._add(Apply("cast", args, node.attrs.to))
-            return self._add(Apply("cast", (narrow,), node.dtype))
+            narrow = self._add(Apply("cast", args, node.attrs.to, place=self._place(node)))
+            return self._add(Apply("cast", (narrow,), node.dtype, place=self._place(node)))
         if isinstance(node.attrs, LoopAttrs):
             return self._add(Apply(node.op, args, node.dtype, node.attrs))
         if node.attrs is not None:
             raise InternalError(f"{node!r} is neither an input of the group nor finished in it", "group-evaluation")
         if node.op == "cast" and self._dtype(args[0]) == node.dtype:
             return args[0]
-        return self._add(Apply(node.op, args, node.dtype))
+        return self._add(Apply(node.op, args, node.dtype, place=self._place(node)))
+
+    def _place(self, node: Node) -> tuple[str, int] | None:
+        """Where the program computes a node, for profilers that were promised lines."""
+        spans = self.graph.spans.get(node, ()) if settings().line_info else ()
+        return (spans[0].filename, spans[0].line) if spans else None
 
 
 # -- emission --------------------------------------------------------------------------------------
@@ -219,7 +226,12 @@ class Lane:
         b = self.builder
         if isinstance(step, Apply):
             args = [values[a] for a in step.args]
-            return b.apply(step.op, args, step.dtype) if step.loop is None else write_loop(b, step.loop, args)
+            if step.loop is not None:
+                return write_loop(b, step.loop, args)
+            value = b.apply(step.op, args, step.dtype)
+            if step.place is not None and isinstance(value, Var):
+                b.places.setdefault(value.name, step.place)
+            return value
         if isinstance(step, Fetch):
             return self.load(number, indices, mask_operand(b, indices, step.mask))
         if isinstance(step, Constant):

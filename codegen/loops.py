@@ -6,7 +6,6 @@ there is no expression nesting and a 5,000-operator chain is 5,000 statements.
 
 Core: Let, Mutable, Assign, Load, Store, LoadVec, StoreVec, For, If, Alloc. SIMT extension (CUDA): the others. CPU
 extension: For("parallel") and For("vector"). Meaning is what `codegen/simt.py` does.
-
 Integer division: `trunc_div` and `trunc_rem` on index types are C's, and only ever see non-negative operands.
 """
 
@@ -402,6 +401,7 @@ class Kernel:
     scalars: tuple[ScalarParam, ...]
     body: tuple[Statement, ...]
     launch: Launch
+    places: tuple[tuple[str, str, int], ...] = ()  # (variable, file, line): where the program computes it, if asked for
     guarded: bool = False  # bound by arithmetic: its exact divisions share tests (`guards`)
 
 

@@ -8,7 +8,7 @@ a finished reduction, or a scalar operator on earlier steps.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from functools import cached_property
 
 from fuser.codegen.indices import Divides
@@ -62,12 +62,13 @@ class Result:
 
 @dataclass(frozen=True)
 class Apply:
-    """A scalar operator on earlier steps. loop: what a `loop` repeats."""
+    """A scalar operator on earlier steps. loop: what a `loop` repeats. place: file and line of the program."""
 
     op: str
     args: tuple[int, ...]
     dtype: DType
     loop: LoopAttrs | None = None
+    place: tuple[str, int] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)

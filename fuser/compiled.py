@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from fuser import arguments, kernels, keys, planning, results
+from fuser import arguments, kernels, keys, planning, ranged, results
 from fuser import device as devices
 from fuser.arguments import Bound, Request
 from fuser.construct.common import NeedsStatic
@@ -63,6 +63,7 @@ class Compiled:
         original = source.reference()
         if inspect.isfunction(original):
             functools.update_wrapper(self, original)
+        ranged.show(self)
 
     def __repr__(self) -> str:
         return f"<fuser.Compiled {self.__name__}>"

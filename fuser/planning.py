@@ -56,7 +56,7 @@ def make(
 
 def _recordable() -> bool:
     """Whether plans are kept: there is a cache, and nobody asked to see every stage."""
-    return bool(cache.store().folders) and not settings().debug
+    return bool(cache.store().folders) and not settings().debug and not settings().line_info
 
 
 def _record_key(traced: Traced, size_class: SizeClass, device: Device, tools: Toolchain) -> str:

@@ -26,6 +26,7 @@ class Settings:
     written, all are read (empty: fuser in the user's cache folder). cache_bytes: its size bound. compile: "never"
     refuses to compile what is not in the cache.
     stable: plans print no times and no machine paths, so that they can be diffed.
+    line_info: CUDA kernels carry the lines of the program, for profilers. nvtx: so do calls, as NVTX ranges.
     """
 
     debug: int = 0
@@ -37,6 +38,8 @@ class Settings:
     cache_bytes: int = 1 << 30
     compile: str = "auto"
     stable: bool = False
+    line_info: bool = False
+    nvtx: bool = False
 
 
 def read(environ: Mapping[str, str]) -> Settings:

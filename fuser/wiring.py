@@ -24,6 +24,7 @@ from fuser.planrecord import Kernel
 from fuser.runtime import cache as cache_files
 from fuser.runtime import sources
 from fuser.runtime.quiet import importing
+from fuser.settings import settings
 from fuser.toolchain import Built, Resources, Toolchain
 
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ def _compiler(device: Device, loaded: bool = True) -> tuple[object, ...]:
     from fuser.codegen.cuda import nvrtc, toolkit
 
     version = nvrtc.version() if loaded else toolkit.version()
-    return "cuda", device.name, version, nvrtc.options(device.name)
+    return "cuda", device.name, version, nvrtc.options(device.name, line_info=settings().line_info)
 
 
 def _all_sources() -> str:
@@ -239,7 +240,8 @@ def _printed(kernel: Any) -> tuple[str, int]:
     from fuser.codegen.cuda import printer
 
     ready = _expanded(kernel)
-    return printer.print_kernel(ready), registers.estimate(ready)
+    lines = {name: (file, line) for name, file, line in ready.places}
+    return printer.print_kernel(ready, lines=lines), registers.estimate(ready)
 
 
 def _compile_cuda(kernel: Any, device: Device) -> Built:
@@ -247,7 +249,7 @@ def _compile_cuda(kernel: Any, device: Device) -> Built:
     from fuser.runtime.cuda import LazyKernel
 
     source, expected = _printed(kernel)
-    binary = nvrtc.compile(source, kernel.name, device.name)
+    binary = nvrtc.compile(source, kernel.name, device.name, line_info=settings().line_info)
     resources = Resources(binary.registers, binary.spills, binary.stack, binary.shared, expected)
     return Built(kernel, LazyKernel(binary.cubin, kernel.name, *_launch_extras(kernel)), resources, lambda: source)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from itertools import repeat
 from typing import Any
 
 from fuser.codegen import loops
@@ -40,6 +41,7 @@ def print_kernel(kernel: Kernel, table: Table | None = None, lines: Lines | None
 class _Printer:
     def __init__(self, kernel: Kernel, table: Table, lines: Lines) -> None:
         self.kernel, self.table, self.lines = kernel, table, lines
+        self.place: tuple[str, int] | None = None
         self.text: list[str] = []
         self.depth = 0
         self.vectors: set[tuple[DType, int]] = set()
@@ -80,10 +82,24 @@ class _Printer:
 
     # -- text --------------------------------------------------------------------------------------
     def line(self, text: str) -> None:
+        if self.place is not None:  # before every line, since the compiler counts on from the last directive
+            self.text.append(f'#line {self.place[1]} "{_quoted(self.place[0])}"')
         self.text.append("    " * self.depth + text)
 
+    def places(self, body: tuple[Statement, ...]) -> list[tuple[str, int] | None]:
+        """The place of each statement: of what leads to a value (addresses, parts of its formula) the value's; None
+        where that of the statement before holds on."""
+        found: list[tuple[str, int] | None] = []
+        following = None
+        for s in reversed(body):
+            own = next((self.lines[v.name] for v in declared(s) if v.name in self.lines), None)
+            following = own or following
+            found.append(following if own or isinstance(s, loops.Let | loops.Load | loops.LoadVec) else None)
+        return found[::-1]
+
     def block(self, body: tuple[Statement, ...]) -> None:
-        for s in body:
+        for s, place in zip(body, self.places(body) if self.lines else repeat(None), strict=False):
+            self.place = place or self.place
             handler = self.on.get(type(s))
             if handler is None:
                 raise InternalError(f"{type(s).__name__} cannot be printed as CUDA C", "not-printable")
@@ -93,8 +109,6 @@ class _Printer:
         return literal(x) if isinstance(x, Lit) else self.names[x.name]
 
     def define(self, var: Var, text: str) -> None:
-        if place := self.lines.get(var.name):
-            self.text.append(f'#line {place[1]} "{_quoted(place[0])}"')
         self.line(f"const {c_type(var.dtype)} {self.names[var.name]} = {text};")
 
     # -- values ------------------------------------------------------------------------------------

@@ -46,6 +46,16 @@ def why_unavailable() -> str | None:
     return None if count else "no CUDA device is present"
 
 
+@cache
+def nvtx() -> tuple[Callable[[str], Any], Callable[[], Any]] | None:
+    """(open a range, close the last one) for profilers; None without a CuPy that has NVTX."""
+    try:
+        from cupy.cuda import nvtx as binding
+    except ImportError:
+        return None
+    return binding.RangePush, binding.RangePop
+
+
 def require() -> None:
     """Raise DeviceError [no-gpu] unless a CUDA device can be used."""
     reason = why_unavailable()
