@@ -19,28 +19,21 @@ from fuser.graph import Node, ViewAttrs
 from fuser.hostexpr import HostExpr, as_dim, lit
 from fuser.indexmap import axis as axis_var
 from fuser.indexmap import coefficient
-from fuser.optable.base import Row
+from fuser.optable.base import Function, Looks, Row
 from fuser.shapes import numel
 
-# Row name -> how its result looks into its first argument. All other rows give memory of their own.
-VIEWS: Mapping[str, str] = {
-    **dict.fromkeys(("transpose", "swapaxes", "moveaxis", "rollaxis", "matrix_transpose", "permute_dims"), "permute"),
-    **dict.fromkeys(("reshape", "ravel", "squeeze", "expand_dims"), "reshape"),
-    **dict.fromkeys(("atleast_1d", "atleast_2d", "atleast_3d"), "reshape"),
-    **dict.fromkeys(("flip", "fliplr", "flipud"), "flip"),
-    **dict.fromkeys(("split", "array_split", "hsplit", "vsplit", "dsplit"), "index"),
-    **dict.fromkeys(("broadcast_to", "diagonal", "rot90"), "read"),
-}
+
+def looks(row: Row, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Looks | None:
+    """How what this call gives looks into a traced array; None where it is no view of one, or in another order."""
+    if not args or type(args[0]) is not TracedArray or not isinstance(row, Function):
+        return None
+    several = row.name.startswith("atleast") and len(args) > 1
+    return None if several or kwargs.get("order", "C") not in (None, "C", "K", "A") else row.looks
 
 
-def is_view(row: Row, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Whether this call gives a view of a traced array (and not of an expression in another order)."""
-    if not args or type(args[0]) is not TracedArray or row.name not in VIEWS:
-        return False
-    return kwargs.get("order", "C") in (None, "C", "K", "A") and not (row.name.startswith("atleast") and len(args) > 1)
-
-
-def call(ctx: Context, row: Row, args: Sequence[Any], kwargs: Mapping[str, Any], frame: FrameType | None) -> Any:
+def call(
+    ctx: Context, row: Row, kind: Looks, args: Sequence[Any], kwargs: Mapping[str, Any], frame: FrameType | None
+) -> Any:
     """The view(s) that a call of such a row gives."""
     array: TracedArray = args[0]
     plain = [calls.unwrap(ctx, a) for a in args[1:]]
@@ -56,12 +49,12 @@ def call(ctx: Context, row: Row, args: Sequence[Any], kwargs: Mapping[str, Any],
         return result
     if result is array.node:
         return array
-    made = _view(array, VIEWS[row.name], result, again)
+    made = _view(array, kind, result, again)
     ctx.label(result, frame)
     return made
 
 
-def _view(array: TracedArray, kind: str, result: Node, again: Any) -> TracedArray:
+def _view(array: TracedArray, kind: Looks, result: Node, again: Any) -> TracedArray:
     if result is array.node:
         return array
     if kind == "reshape":
@@ -69,7 +62,7 @@ def _view(array: TracedArray, kind: str, result: Node, again: Any) -> TracedArra
     return array.through(_step(kind, result, again))
 
 
-def _step(kind: str, result: Node, again: Any) -> Step:
+def _step(kind: Looks, result: Node, again: Any) -> Step:
     if kind == "read" or not isinstance(result.attrs, ViewAttrs):
         return ReadOnly(again)
     exprs = result.attrs.map.exprs

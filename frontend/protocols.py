@@ -165,8 +165,8 @@ def function(ctx: Context, func: Callable[..., Any], args: Sequence[Any], kwargs
 
 def call_row(ctx: Context, row: Row, args: Sequence[Any], options: Mapping[str, Any], frame: FrameType | None) -> Any:
     """A row by a user's arguments, aliasing as NumPy does."""
-    if aliasing.is_view(row, args, options):
-        return aliasing.call(ctx, row, args, options, frame)
+    if (kind := aliasing.looks(row, args, options)) is not None:
+        return aliasing.call(ctx, row, kind, args, options, frame)
     return calls.invoke(ctx, row, args, options, frame)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from fuser.construct import creation
 from fuser.dtypes import F64
 from fuser.graph import Builder, Node
-from fuser.optable.base import Function, Names
+from fuser.optable.base import Function, Looks, Names
 
 # Keywords of NumPy's and torch's signatures about memory, not values.
 INERT = frozenset(
@@ -29,9 +29,9 @@ def named(numpy: str = "", torch: str = "", scipy: str = "", dsl: str = "", meth
     return Names(*(tuple(c.split()) for c in (numpy, cupy, torch, scipy, dsl, methods)))
 
 
-def function(name: str, build: Build, notes: str = "", **columns: str) -> Function:
+def function(name: str, build: Build, notes: str = "", looks: Looks | None = None, **columns: str) -> Function:
     """A `Function` row; columns as for `named`."""
-    return Function(name=name, build=build, names=named(**columns), notes=notes)
+    return Function(name=name, build=build, looks=looks, names=named(**columns), notes=notes)
 
 
 def arrays(count: int, build: Build) -> Build:

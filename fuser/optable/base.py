@@ -334,15 +334,22 @@ class OpaqueOp:
     notes: str = ""
 
 
+# How a function's result looks into its first array, where NumPy's is a view: axes permuted, the same elements under
+# another shape, axes reversed, slices, or read-only.
+Looks = Literal["permute", "reshape", "flip", "index", "read"]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Function:
     """A user-facing function with no node of its own: views, creation, compositions of rows.
 
-    build(builder, *args, **kwargs): arguments as the user gave them (nodes, host expressions, Python values).
+    build(builder, *args, **kwargs): arguments as the user gave them (nodes, host expressions, Python values). looks:
+    for functions that give views; None: the result has memory of its own.
     """
 
     name: str
     build: Callable[..., Any]
+    looks: Looks | None = None
     names: Names = Names()
     notes: str = ""
 
