@@ -1,8 +1,8 @@
 """What a row of the operator table is.
 
-In: nothing but dtypes and host expressions; neither CuPy nor llvmlite. Out: the row classes
-(`ScalarOp`, `Reduction`, `Scan`, `Composite`, `Opaque`, `Function`), and the data that spells an operator
-on a device. `S`, the handle in which rows write arithmetic that every backend can emit, is in `handle`.
+In: nothing but dtypes and host expressions. Out: the row classes (`ScalarOp`, `Reduction`, `Scan`, `Composite`,
+`OpaqueOp`, `Function`). The data that spells an operator on a device are in `spelling`, and `S`, the handle in which
+rows write arithmetic that every backend can emit, in `handle`.
 
 A scalar operator is either *primitive* on a target (a spelling for the dtype) or *expanded*: its
 `expand` function writes it with other operators. So semantics such as Python's floor division, NaN in
@@ -20,6 +20,19 @@ from fuser.optable.handle import Emit as Emit
 from fuser.optable.handle import Knowing as Knowing
 from fuser.optable.handle import Number as Number
 from fuser.optable.handle import S as S
+from fuser.optable.spelling import Call as Call
+from fuser.optable.spelling import Convert as Convert
+from fuser.optable.spelling import Infix as Infix
+from fuser.optable.spelling import Instr as Instr
+from fuser.optable.spelling import Intrinsic as Intrinsic
+from fuser.optable.spelling import Join as Join
+from fuser.optable.spelling import Libm as Libm
+from fuser.optable.spelling import Part as Part
+from fuser.optable.spelling import Prefix as Prefix
+from fuser.optable.spelling import Spelling as Spelling
+from fuser.optable.spelling import Spellings as Spellings
+from fuser.optable.spelling import Ternary as Ternary
+from fuser.optable.spelling import pick as pick
 from fuser.record import dataclass
 
 if TYPE_CHECKING:
@@ -27,97 +40,6 @@ if TYPE_CHECKING:
     from fuser.shapes import Shape
 
 Operand = DType | WeakKind  # what promotion sees of an argument
-
-
-# -- spellings -------------------------------------------------------------------------------------
-@dataclass(frozen=True)
-class Infix:
-    """CUDA: `a OP b`. C promotes narrow integers to int, so a printer casts the result back to its dtype;
-    `wraps`: signed overflow is undefined in C, so a printer computes in the unsigned type of the width."""
-
-    symbol: str
-    wraps: bool = False
-
-
-@dataclass(frozen=True)
-class Prefix:
-    """CUDA: `OP a`; the result is cast back, and `wraps` means, as for `Infix`."""
-
-    symbol: str
-    wraps: bool = False
-
-
-@dataclass(frozen=True)
-class Call:
-    """CUDA: `name(a, b, ...)`, a builtin that needs no header."""
-
-    name: str
-
-
-@dataclass(frozen=True)
-class Ternary:
-    """CUDA: `a ? b : c`."""
-
-
-@dataclass(frozen=True)
-class Convert:
-    """Both targets: the machine's conversion between the dtypes of operand and result, in range by contract.
-
-    CUDA: `(T)a`, for f16 a helper of the prelude. LLVM: trunc, sext, zext, fptrunc, fpext, sitofp, fptoui, ...
-    `bits`: reinterpret instead (CUDA `__float_as_int` and kin, LLVM bitcast).
-    """
-
-    bits: bool = False
-
-
-@dataclass(frozen=True)
-class Instr:
-    """LLVM: an IRBuilder instruction such as `fadd`, or `icmp_signed <`; `flag` is its predicate."""
-
-    name: str
-    flag: str = ""
-
-
-@dataclass(frozen=True)
-class Intrinsic:
-    """LLVM: `llvm.NAME` overloaded on the (vector) type; safe to vectorise."""
-
-    name: str
-
-
-@dataclass(frozen=True)
-class Libm:
-    """LLVM: a scalar C function, called lane by lane (so a value never depends on its position)."""
-
-    name: str
-
-
-@dataclass(frozen=True)
-class Part:
-    """Both targets: the real (0) or imaginary (1) part of a complex value. CUDA: `a.x`, `a.y`. LLVM: every second
-    lane of its bits."""
-
-    index: int
-
-
-@dataclass(frozen=True)
-class Join:
-    """Both targets: a complex value of its two parts. CUDA: `make_float2(a, b)`. LLVM: lanes of both in turn."""
-
-
-Spelling = Infix | Prefix | Call | Ternary | Convert | Instr | Intrinsic | Libm | Part | Join
-# key: "i64,u64" (first and second operand; for a row that converts, operand and result), else dtype name ("f32"), else
-# kind ("f", "i", "u", "b"), else "*". None says that the row is not primitive there, although a later key would match.
-Spellings = Mapping[str, "Spelling | None"]
-
-
-def pick(spellings: Spellings, dtype: DType, second: DType | None = None) -> Spelling | None:
-    """The spelling for the dtypes of the first (and second) operand, most specific key first."""
-    pair = (f"{dtype},{second}",) if second is not None else ()
-    for key in (*pair, dtype.name, dtype.kind, "*"):
-        if key in spellings:
-            return spellings[key]
-    return None
 
 
 # -- rows ------------------------------------------------------------------------------------------
