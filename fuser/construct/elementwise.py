@@ -7,7 +7,7 @@ host value and the operator exists there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -23,23 +23,6 @@ from fuser.hostexpr import HostExpr, call, lit, wrap
 from fuser.optable import complexes, table
 from fuser.optable.base import Resolution, ScalarOp, is_complex
 
-_HOST: dict[str, str] = {
-    "add": "+", "subtract": "-", "multiply": "*", "divide": "/", "floor_divide": "//", "remainder": "%",
-    "power": "**", "negative": "neg", "positive": "pos", "absolute": "abs", "minimum": "min", "maximum": "max",
-    "clip": "clip", "less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">=", "equal": "==",
-    "not_equal": "!=", "logical_not": "not", "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^",
-    "left_shift": "<<", "right_shift": ">>", "invert": "~", "where": "where", "sqrt": "sqrt", "exp": "exp",
-    "log": "log", "sin": "sin", "cos": "cos", "tanh": "tanh",
-}  # fmt: skip
-_HOST_BUILT: dict[str, Callable[..., HostExpr]] = {
-    "floor": lambda x: call("float", call("floor", x)),
-    "ceil": lambda x: call("float", call("ceil", x)),
-    "square": lambda x: call("*", x, x),
-    "reciprocal": lambda x: call("/", 1.0, x),
-    "rsqrt": lambda x: call("/", 1.0, call("sqrt", x)),
-    "logical_and": lambda x, y: call("&", call("bool", x), call("bool", y)),
-    "logical_or": lambda x, y: call("|", call("bool", x), call("bool", y)),
-}
 # Comparisons of an integer array with a Python int outside its range: NumPy answers exactly, never overflows.
 _BEYOND: dict[str, tuple[bool, bool]] = {  # name -> (answer when the array side is less, when it is greater)
     "less": (True, False), "less_equal": (True, False), "greater": (False, True), "greater_equal": (False, True),
@@ -121,10 +104,11 @@ def node(b: Builder, name: str, *values: Value, dtype: object = None) -> Node:
 
 def on_host(name: str, values: Sequence[Value]) -> HostExpr | None:
     """The operator on host values alone, None where it does not exist on the host."""
-    operands = [v for v in values if isinstance(v, HostExpr | bool | int | float)]
-    if name in _HOST:
-        return call(_HOST[name], *operands)
-    return _HOST_BUILT[name](*operands) if name in _HOST_BUILT else None
+    row, operands = table().scalar(name), [v for v in values if isinstance(v, HostExpr | bool | int | float)]
+    spelled = row.host or (row.symbol if row.arity == 2 else "")
+    if isinstance(spelled, str):
+        return call(spelled, *operands) if spelled else None
+    return spelled(*operands)
 
 
 def resolve(b: Builder, row: ScalarOp, values: Sequence[Value], dtype: object = None) -> Resolution:

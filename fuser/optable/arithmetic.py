@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from fuser.dtypes import U64, DType
+from fuser.hostexpr import call
 from fuser.optable import complexes
 from fuser.optable.base import Call, Cost, Infix, Instr, Intrinsic, Names, Prefix, S, ScalarOp, Table, Variant
 from fuser.optable.complexes import pairs
@@ -108,7 +109,7 @@ BASIC = (
     ),
     ScalarOp(
         name="negative", arity=1, symbol="-", rule=numpy_rule(np.negative), reference=np.negative, exact=True,
-        growth=(1,), sign="opposite", closed=True,
+        growth=(1,), sign="opposite", closed=True, host="neg",
         cuda={"i": Prefix("-", wraps=True), "u": Prefix("-", wraps=True), "f": Prefix("-")},
         llvm={"i": Instr("neg"), "u": Instr("neg"), "f": Instr("fneg")},
         names=Names(numpy=("negative",), torch=("neg", "negative"), dsl=("neg",), methods=("neg",)),
@@ -117,19 +118,19 @@ BASIC = (
     ),
     ScalarOp(
         name="positive", arity=1, symbol="+", rule=numpy_rule(np.positive), reference=np.positive, exact=True,
-        growth=(1,), sign="operand", closed=True,
+        growth=(1,), sign="operand", closed=True, host="pos",
         expand=lambda x: x, cost=Cost(0), names=Names(numpy=("positive",), torch=("positive",)),
         vjp=lambda g, y, x: (g,), notes="bool is refused", pairs=pairs(np.positive, lambda a: a),
     ),
     ScalarOp(
         name="square", arity=1, rule=numpy_rule(np.square), reference=np.square, exact=True, expand=lambda x: x * x,
-        growth=(2,), sign="never-below",
+        growth=(2,), sign="never-below", host=lambda x: call("*", x, x),
         names=Names(numpy=("square",), torch=("square",), methods=("square",)), vjp=lambda g, y, x: (g * (x * 2),),
         pairs=pairs(np.square, complexes.square),
     ),
     ScalarOp(
         name="reciprocal", arity=1, rule=numpy_rule(np.reciprocal), reference=_reciprocal_array, exact=True,
-        growth=(1,), sign="operand",
+        growth=(1,), sign="operand", host=lambda x: call("/", 1.0, x),
         expand=_reciprocal, cost=Cost(9, sfu=1, registers=6, wide=8), vjp=lambda g, y, x: (-(g * y * y),),
         variants={"fast": Variant(cuda=fast("reciprocal"), error=2.0**-22, cost=Cost(8, sfu=1, registers=1))},
         names=Names(numpy=("reciprocal",), torch=("reciprocal",), methods=("reciprocal",)),
@@ -151,7 +152,7 @@ BASIC = (
 SIGNS = (
     ScalarOp(
         name="absolute", arity=1, rule=numpy_rule(np.absolute), reference=np.absolute, exact=True,
-        growth=(1,), sign="never-below", closed=True,
+        growth=(1,), sign="never-below", closed=True, host="abs",
         cuda=c_call("fabs"), llvm=intrinsic("fabs"), expand=_absolute, vjp=lambda g, y, x: (g * x.op("sign"),),
         names=Names(numpy=("absolute", "abs"), torch=("abs", "absolute"), dsl=("abs",), methods=("abs", "__abs__")),
         notes="clears the sign bit, of NaN too; the most negative integer stays itself",

@@ -37,6 +37,7 @@ from fuser.record import dataclass
 
 if TYPE_CHECKING:
     from fuser.graph import Node
+    from fuser.hostexpr import HostExpr
     from fuser.shapes import Shape
 
 Operand = DType | WeakKind  # what promotion sees of an argument
@@ -149,6 +150,7 @@ class ScalarOp:
     variants: Mapping[str, Variant] = field(default_factory=dict)
     hidden: bool = False  # a helper of other rows, not callable by users
     symbol: str = ""  # DSL/Python operator token, e.g. "+"
+    host: str | Callable[..., HostExpr] = ""  # of numbers alone: the name in host expressions, or what makes one
     converts: bool = False  # result dtype is an argument: `expand` and `reference` get it last, as `DType`
     variant_of: str = ""  # the row that this one is a cheaper spelling of
     pairs: Pairs | None = None  # on complex operands; None: refused

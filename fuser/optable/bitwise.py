@@ -6,9 +6,13 @@ cast to bool first), and the raw shifts `shl` and `shr` that other rows use with
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, Literal
+
 import numpy as np
 
 from fuser.dtypes import U8, U16, U32, U64
+from fuser.hostexpr import HostExpr, call
 from fuser.optable.base import Cost, Infix, Instr, Names, Prefix, S, ScalarOp, Spellings, Table
 from fuser.optable.rules import integers, logical, numpy_rule
 
@@ -63,8 +67,11 @@ def _bitwise(
     )  # fmt: skip
 
 
-def _logical(name: str, same_as: str, ufunc: np.ufunc) -> ScalarOp:
+def _logical(
+    name: str, same_as: str, ufunc: np.ufunc, host: Callable[[Any, Any], HostExpr] | Literal[""] = ""
+) -> ScalarOp:
     return ScalarOp(
+        host=host,
         name=name, arity=2, rule=logical(2), reference=ufunc, exact=True, continuous=False,
         expand=lambda a, b: a.op(same_as, b), names=Names(numpy=(name,), torch=(name,), methods=(name,)),
         no_vjp="the result is a bool", notes="operands are cast to bool first: x != 0, so NaN is true",
@@ -77,6 +84,7 @@ ROWS = (
     _bitwise("bitwise_xor", "^", "xor", np.bitwise_xor, units=(0, 0)),
     ScalarOp(
         name="invert", arity=1, symbol="~", rule=numpy_rule(np.invert), reference=np.invert, exact=True,
+        host="~",
         continuous=False,
         cuda={"b": Prefix("!"), "i": Prefix("~"), "u": Prefix("~")}, llvm=_instr("not_"),
         names=Names(
@@ -103,11 +111,12 @@ ROWS = (
         expand=_bitwise_count, cost=Cost(16), continuous=False, names=Names(numpy=("bitwise_count",)),
         no_vjp="integers have no derivative", notes="bits of the absolute value, as u8",
     ),
-    _logical("logical_and", "bitwise_and", np.logical_and),
-    _logical("logical_or", "bitwise_or", np.logical_or),
+    _logical("logical_and", "bitwise_and", np.logical_and, lambda x, y: call("&", call("bool", x), call("bool", y))),
+    _logical("logical_or", "bitwise_or", np.logical_or, lambda x, y: call("|", call("bool", x), call("bool", y))),
     _logical("logical_xor", "bitwise_xor", np.logical_xor),
     ScalarOp(
         name="logical_not", arity=1, rule=logical(1), reference=np.logical_not, exact=True, continuous=False,
+        host="not",
         expand=lambda x: x.op("invert"),
         names=Names(numpy=("logical_not",), torch=("logical_not",), methods=("logical_not",)),
         no_vjp="the result is a bool", notes="the operand is cast to bool first: x != 0, so NaN is true",

@@ -64,7 +64,7 @@ ROWS = (
     *COMPARISONS,
     ScalarOp(
         name="where", arity=3, rule=selection, reference=np.where, exact=True, cuda={"*": Ternary()},
-        growth=(0, 1, 1), sign="chosen", closed=True,
+        growth=(0, 1, 1), sign="chosen", closed=True, host="where",
         names=Names(numpy=("where",), torch=("where",)),
         llvm={"*": Instr("select")},
         vjp=lambda g, y, c, a, b: (None, c.where(g, 0), c.where(0, g)),

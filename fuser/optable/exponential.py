@@ -63,14 +63,14 @@ def _function(
     name: str, ufunc: np.ufunc, expand: Expand, cost: Cost, domain: tuple[float, float], vjp: Vjp, *,
     ulp: tuple[float, float] = (2, 2), notes: str = "", torch: str = "", scipy: tuple[str, ...] = (),
     cheaper: Variant | None = None, form: Callable[[Z], Z] | None = None, sign: SignRule | None = None,
-    growth: tuple[float, ...] | None = None,
+    growth: tuple[float, ...] | None = None, host: str = "",
 ) -> ScalarOp:  # fmt: skip
     """A unary function that CUDA's library has; CPUs take this project's."""
     names = Names(numpy=(name,), torch=(torch or name,), scipy=scipy, methods=(torch or name,))
     return ScalarOp(
         name=name, arity=1, rule=numpy_rule(ufunc), reference=in_double(ufunc), names=names, cuda=c_call(name),
         expand=expand, cost=cost, domain=domain, ulp={"f32": ulp[0], "f64": ulp[1]}, vjp=vjp, notes=notes, sign=sign,
-        growth=growth,
+        growth=growth, host=host,
         variants={} if cheaper is None else {"fast": cheaper}, pairs=None if form is None else pairs(ufunc, form),
     )  # fmt: skip
 
@@ -93,13 +93,14 @@ _FAST_EXP = Variant(cuda=fast("exp"), error=2.0**-16.5, cost=Cost(3, sfu=1))
 
 FUNCTIONS = (
     _function("exp", np.exp, exponentials.exp, _EXP, (-80, 80), lambda g, y, x: (g * y,), cheaper=_FAST_EXP,
-              notes="overflows to inf, -inf gives 0", form=complexes.exp, growth=(EXPONENT,), sign="never-below"),
+              notes="overflows to inf, -inf gives 0", form=complexes.exp, growth=(EXPONENT,), sign="never-below",
+              host="exp"),
     _function("exp2", np.exp2, exponentials.exp2, _EXP2, (-120, 120), lambda g, y, x: (g * y * LN2,), scipy=("exp2",),
               growth=(EXPONENT,), sign="never-below"),
     _function("expm1", np.expm1, exponentials.expm1, _EXPM1, (-20, 80), lambda g, y, x: (g * (y + 1.0),),
               scipy=("expm1",), notes="keeps -0.0; accurate near 0", sign="operand"),
     _function("log", np.log, logarithms.log, _LOG, (1e-30, 1e30), lambda g, y, x: (g / x,),
-              notes="0 gives -inf, below zero NaN", cheaper=_near_one("log"), form=complexes.log),
+              notes="0 gives -inf, below zero NaN", cheaper=_near_one("log"), form=complexes.log, host="log"),
     _function("log2", np.log2, logarithms.log2, _LOG, (1e-30, 1e30), lambda g, y, x: (g / (x * LN2),),
               cheaper=_near_one("log2"), form=complexes.log2),
     _function("log10", np.log10, logarithms.log10, _LOG, (1e-30, 1e30), lambda g, y, x: (g / (x * math.log(10.0)),),

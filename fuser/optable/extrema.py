@@ -156,13 +156,13 @@ def _vjp_clip(g: S, y: S, x: S, low: S, high: S) -> tuple[S, S, S]:
 ROWS = (
     ScalarOp(
         name="maximum", arity=2, rule=numpy_rule(np.maximum), reference=_maximum_array, exact=True, expand=_maximum,
-        growth=(1, 1), sign="largest", closed=True, commutes="biu",
+        growth=(1, 1), sign="largest", closed=True, commutes="biu", host="max",
         cost=Cost(3), names=Names(numpy=("maximum",), torch=("maximum",), methods=("maximum",)), vjp=_vjp_larger,
         notes="NaN of either side wins; zeros of both signs give the second",
     ),
     ScalarOp(
         name="minimum", arity=2, rule=numpy_rule(np.minimum), reference=_minimum_array, exact=True, expand=_minimum,
-        growth=(1, 1), sign="common", closed=True, commutes="biu",
+        growth=(1, 1), sign="common", closed=True, commutes="biu", host="min",
         cost=Cost(3), names=Names(numpy=("minimum",), torch=("minimum",), methods=("minimum",)), vjp=_vjp_smaller,
         notes="NaN of either side wins; zeros of both signs give the second",
     ),
@@ -178,7 +178,7 @@ ROWS = (
     ),
     ScalarOp(
         name="clip", arity=3, rule=same(3), reference=_clip_array, exact=True, expand=_clip, cost=Cost(6),
-        growth=(1, 1, 1), closed=True,
+        growth=(1, 1, 1), closed=True, host="clip",
         hidden=True, vjp=_vjp_clip,
         notes="min(max(x, low), high); users reach it through a function that may leave a bound out; "
         "NaN anywhere wins, a zero of x keeps its sign at a zero bound",

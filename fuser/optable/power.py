@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from fuser.hostexpr import call
 from fuser.optable import complexes
 from fuser.optable.base import Call, Cost, Intrinsic, Names, S, ScalarOp, Table, Variant
 from fuser.optable.complexes import pairs
@@ -82,7 +83,7 @@ ROWS = (
     ),
     ScalarOp(
         name="sqrt", arity=1, rule=numpy_rule(np.sqrt), reference=np.sqrt, exact=True, cuda=c_call("sqrt"), near=True,
-        growth=(0.5,), sign="never-below", called=True,
+        growth=(0.5,), sign="never-below", called=True, host="sqrt",
         llvm={"f": Intrinsic("sqrt")}, cost=_ROOT, domain=(1e-6, 1e6), vjp=lambda g, y, x: (g * 0.5 / y,),
         variants={"fast": Variant(cuda=fast("sqrt"), error=2.0**-22, cost=Cost(4, sfu=1, registers=1))},
         names=Names(numpy=("sqrt",), torch=("sqrt",), methods=("sqrt",)),
@@ -91,7 +92,7 @@ ROWS = (
     ),
     ScalarOp(
         name="rsqrt", arity=1, rule=floats(1), reference=_rsqrt_array, exact=True, expand=lambda x: 1.0 / x.op("sqrt"),
-        growth=(0.5,), sign="never-below",
+        growth=(0.5,), sign="never-below", host=lambda x: call("/", 1.0, call("sqrt", x)),
         cost=Cost(18, sfu=2, registers=4, wide=8), domain=(1e-3, 1e3), vjp=lambda g, y, x: (g * -0.5 * y / x,),
         variants={"fast": Variant(cuda=fast("rsqrt"), error=2.0**-22, cost=Cost(4, sfu=1, registers=1))},
         names=Names(torch=("rsqrt",), methods=("rsqrt",)),

@@ -6,8 +6,12 @@ leave integers alone where NumPy's rule does (floor, ceil, trunc since 2.1).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
+from fuser.hostexpr import HostExpr, call
 from fuser.optable.base import Cost, Intrinsic, Names, S, ScalarOp, Table
 from fuser.optable.rules import numpy_rule
 from fuser.optable.spell import c_call
@@ -18,12 +22,18 @@ def _itself(x: S) -> S:
     return x
 
 
+def _on_host(name: str) -> Callable[[Any], HostExpr]:
+    """NumPy's answer is a float, Python's an int."""
+    return lambda x: call("float", call(name, x))
+
+
 def _row(name: str, ufunc: np.ufunc, torch: tuple[str, ...], notes: str) -> ScalarOp:
     whole = None if name == "rint" else _itself
     return ScalarOp(
         name=name, arity=1, rule=numpy_rule(ufunc), reference=ufunc, exact=True, cuda=c_call(name),
         llvm={"f": Intrinsic(name)},
         expand=whole, cost=Cost(1), continuous=False, closed=True,
+        host=_on_host(name) if name in ("floor", "ceil") else "",
         names=Names(numpy=(name,), torch=torch, methods=torch), vjp=lambda g, y, x: (g * 0,), notes=notes,
     )  # fmt: skip
 

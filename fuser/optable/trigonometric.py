@@ -23,7 +23,7 @@ def _function(
     name: str, short: str, ufunc: np.ufunc, domain: tuple[float, float], cost: Cost, ulp: tuple[float, float], vjp: Vjp,
     notes: str, expand: Expand, cheaper: Variant | None = None,
     form: Callable[[Z], Z] | None = None, *, growth: tuple[float, ...] | None = None, sign: SignRule | None = None,
-    called: bool = False,
+    called: bool = False, host: str = "",
 ) -> ScalarOp:  # fmt: skip
     """A unary function; `short` is its C, torch and array-API name, and a second DSL name where it differs."""
     other = () if short == name else (short,)
@@ -32,7 +32,7 @@ def _function(
         names=Names(numpy=(name, *other), torch=(short, *((name,) if other else ())), dsl=other, methods=(short,)),
         cost=cost, domain=domain, ulp={"f32": ulp[0], "f64": ulp[1]}, vjp=vjp, notes=notes,
         variants={} if cheaper is None else {"fast": cheaper}, pairs=None if form is None else pairs(ufunc, form),
-        growth=growth, sign=sign, called=called,
+        growth=growth, sign=sign, called=called, host=host,
     )  # fmt: skip
 
 
@@ -41,12 +41,12 @@ CIRCULAR = (
     _function(
         "sin", "sin", np.sin, (-100, 100), Cost(28, registers=13, wide=16), (2, 2),
         lambda g, y, x: (g * x.op("cos"),), "keeps -0.0; inf gives NaN", circular.sin, form=complexes.sin,
-        called=True,
+        called=True, host="sin",
     ),
     _function(
         "cos", "cos", np.cos, (-100, 100), Cost(28, registers=13, wide=16), (2, 2),
         lambda g, y, x: (-(g * x.op("sin")),), "inf gives NaN", circular.cos, form=complexes.cos,
-        called=True,
+        called=True, host="cos",
     ),
     _function(
         "tan", "tan", np.tan, (-1.5, 1.5), Cost(36, sfu=1, registers=12, wide=14), (4, 2),
@@ -100,7 +100,7 @@ HYPERBOLIC = (
         "tanh", "tanh", np.tanh, (-10, 10), Cost(17, sfu=2, registers=6, wide=8), (2, 2),
         lambda g, y, x: (g * (1.0 - y * y),), "keeps -0.0", hyperbolic.tanh,
         Variant(cuda=fast("tanh"), error=2.0**-18, cost=Cost(11, sfu=2, registers=3)), complexes.tanh,
-        growth=(1,), sign="operand",
+        growth=(1,), sign="operand", host="tanh",
     ),
     _function(
         "arcsinh", "asinh", np.arcsinh, (-1e6, 1e6), Cost(41, sfu=2, registers=5, wide=16), (3, 3),
