@@ -72,13 +72,18 @@ def compile_seconds() -> float:
     return memory().seconds
 
 
+def content(kernel: Any) -> str:
+    """What a binary is made of. How many blocks or tasks a kernel is launched as is not part of its code, so that
+    kernels that differ in nothing else are one."""
+    return repr(replace(kernel, launch=replace(kernel.launch, grid=(), grain=0)))
+
+
 def build(kernel: Any, facts: tuple[object, ...], compiler: Compiler) -> Built:
-    """The compiled kernel: remembered, else from disk, else compiled and stored. How many blocks or tasks it is
-    launched as is not part of its code, so that kernels that differ in nothing else are one.
+    """The compiled kernel: remembered, else from disk, else compiled and stored.
 
     CompileForbidden where it would have to be compiled and FUSER_COMPILE=never.
     """
-    key = disk.key_of(*facts, repr(replace(kernel, launch=replace(kernel.launch, grid=(), grain=0))))
+    key = disk.key_of(*facts, content(kernel))
     built = recall(key, kernel, compiler.restore)
     if built is None:
         if settings().compile.lower() == "never":

@@ -19,6 +19,7 @@ from fuser.codegen.llvm.host import cache_bytes
 from fuser.codegen.program import Fetch, instructions
 from fuser.codegen.schedule.body import Body, Layouts, analyse
 from fuser.codegen.schedule.cpu_ahead import rows_ahead
+from fuser.codegen.schedule.cpu_columns import COLUMN_LINE
 from fuser.codegen.schedule.cpu_keep import plan_keeps
 from fuser.codegen.schedule.cpu_sweep import crosses, crossing
 from fuser.codegen.schedule.pieces import cut_body
@@ -145,22 +146,23 @@ def _band(graph: Graph, group: Group, sizes: Mapping[str, Any], length: int, lay
 
 
 def _columns(graph: Graph, group: Group, sizes: Mapping[str, Any], length: int) -> CpuSchedule:
+    """Tiles and blocks depend on the reduced length alone, so that one kernel serves any number of columns."""
     space = group.space
     fixed = order(length, 4, "outer", "cpu")
     width = _number(lit(1) * space.parallel[-1], sizes)
     outer = max(_number(space.rows, sizes) // max(width, 1), 1)
     levels = max(fixed.segments.bit_length() - 1, 1)
     deepest = STACK_BYTES // (levels * state_bytes(graph, group))
-    tile = min(max(bucket(width), 16), COLUMN_TILE, max(1 << (deepest.bit_length() - 1), 16))
+    tile = min(COLUMN_TILE, max(1 << (deepest.bit_length() - 1), COLUMN_LINE))
     if len(group.stages[0]) > 1:
         narrow = min(max(CACHE_BYTES // (4 * max(length, 1)), 64), 512)
         if outer * -(-width // narrow) >= TASKS // 4:  # all stages of a tile together, from cache where it fits
             return CpuSchedule("columns", grain=1, tile=min(narrow, tile), order=fixed, capacity=length)
     iterations = outer * -(-width // tile)
     if iterations < TASKS // 4 and width * outer * length >= SPLIT_FROM and fixed.segments > 1:
-        blocks = min(fixed.segments, bucket(-(-TASKS // iterations)))
+        blocks = min(fixed.segments, TASKS)
         return CpuSchedule("split", grain=1, tile=tile, blocks=blocks, order=fixed, capacity=length)
-    grain = max(GRAIN // max(tile * length, 1), 1)
+    grain = max(GRAIN // max(min(bucket(width), tile) * length, 1), 1)
     return CpuSchedule("columns", grain=grain, tile=tile, order=fixed, capacity=length)
 
 

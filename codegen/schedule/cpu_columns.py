@@ -24,6 +24,7 @@ from fuser.record import dataclass
 
 ROWS_AT_ONCE = 8
 WRITTEN = 32.0  # instructions of all of them: where one row has many, loading its accumulator costs little beside them
+COLUMN_LINE = 16  # columns that are done together where there may be fewer: no code for those that are left over
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,14 @@ class Columns:
 
     @property
     def every(self) -> Each:
-        """All places of the tile's arrays, used or not: for bodies that touch nothing else."""
-        return places(self.walk, self.tile)
+        """The tile's columns and some beyond them, in whole lines: for bodies that touch nothing but its arrays."""
+        walk = self.walk
+
+        def run(body: Callable[[Operand], None]) -> None:
+            with walk.loop("line", 0, self.count, COLUMN_LINE) as line:
+                places(walk, COLUMN_LINE)(lambda j: body(walk.op("add", line, j)))
+
+        return run
 
     def at_column(self, indices: IndexEmitter, j: Operand) -> IndexEmitter:
         return indices.bound(**{self.body.parallel[-1].name: self.walk.op("add", self.first, j)})
