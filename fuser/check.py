@@ -125,7 +125,7 @@ def _compare_leaf(name: str, got: Any, wanted: Any, allowed: float) -> Verdict:
     if a.shape != b.shape or a.dtype != b.dtype:
         raise CheckFailed(f"{name} is {a.dtype}{a.shape}, the reference {b.dtype}{b.shape}", "check-failed")
     if a.size == 0:
-        return Verdict(name, str(a.dtype), a.shape, True, 0.0, (), None, None, allowed)
+        return Verdict(name, str(a.dtype), a.shape, True, 0.0, (), None, None, float(allowed))
     equal = a.tobytes() == b.tobytes()
     wide = np.complex128 if a.dtype.kind == "c" else np.float64
     wide_a, wide_b = a.astype(wide), b.astype(wide)
@@ -135,7 +135,9 @@ def _compare_leaf(name: str, got: Any, wanted: Any, allowed: float) -> Verdict:
     both_nan = np.isnan(wide_a) & np.isnan(wide_b)
     difference = np.where(both_nan, 0, np.where(np.isnan(difference), np.inf, difference))
     where = tuple(int(k) for k in np.unravel_index(int(np.argmax(difference)), difference.shape))
-    return Verdict(name, str(a.dtype), a.shape, equal, float(difference[where]), where, a[where], b[where], allowed)
+    return Verdict(
+        name, str(a.dtype), a.shape, equal, float(difference[where]), where, a[where], b[where], float(allowed)
+    )
 
 
 def _allowed(graph: Graph) -> dict[Node, float]:
