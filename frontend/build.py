@@ -26,7 +26,7 @@ from fuser.frontend.storage import Storage
 from fuser.frontend.values import Array, Value, describe, dims_of, fresh, is_host, subscript
 from fuser.graph import Builder, Effect, Graph, Node
 from fuser.hostcomplex import HostComplex
-from fuser.hostexpr import HostExpr, call, scalar_symbol
+from fuser.hostexpr import HostExpr, call, scalar_symbol, wrap
 from fuser.specs import DTYPE_NAMES, ArraySpec, ScalarSpec, Spec
 
 _HOST_RANK = {"bool": 0, "int": 1, "float": 2, "complex": 3}
@@ -207,8 +207,9 @@ class Runner(Expressions):
             return value
         spans = tuple(dict.fromkeys((self.module.span(declared.place), self.module.span(place))))
         wanted = self.module.excerpt(declared.place)
-        hint = (f"declare {what} as a dtype, `f32`",) if isinstance(declared, ast.WeakType) else ()
-        message = f"{what} is {describe(self.b, value)}, but {wanted} is declared"
+        hint = () if not isinstance(declared, ast.WeakType) else (_weak_hint(what, value),)
+        given = f"a {wrap(value).kind}" if is_host(value) else describe(self.b, value)  # type: ignore[arg-type]
+        message = f"{what} is {given}, but {wanted} is declared"
         raise DTypeError(message, "declared-kind", spans, hint)
 
     def _weak(self, kind: str, value: Any) -> Value:
@@ -396,3 +397,12 @@ _STATEMENTS: dict[type, Callable[..., Task]] = {
     ast.Break: Runner._break,
     ast.For: Runner._for, ast.Assign: Runner._assign, ast.Update: Runner._update,
 }  # fmt: skip
+
+
+def _weak_hint(what: str, value: Value) -> str:
+    """How to declare what was given for a parameter that is declared a number."""
+    if value is None:
+        return "a parameter that may be missing has None as its default"
+    if is_host(value):
+        return f"declare it `{wrap(value).kind}`, or convert it before the call"  # type: ignore[arg-type]
+    return f"declare {what} as a dtype, `f32`"

@@ -22,7 +22,8 @@ _WORDS = {
     "MODULE_END": "the end", "DEF": "`def`", "DOT": "`.`", "SEMICOLON": "`;`",
 }  # fmt: skip
 _STATEMENTS = frozenset({"return", "def", "pass", "while", "import", "class", "try", "with", "raise", "assert"})
-_CURLY = {"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', "\u2212": "-", "\u00d7": "*"}
+_CURLY = {"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', "\u2212": "-", "\u2013": "-", "\u2014": "-",
+          "\u00d7": "*", "\u00f7": "/"}  # fmt: skip
 
 
 HINTS = {
@@ -79,7 +80,9 @@ def _character(error: UnexpectedCharacters) -> Refused:
         return Refused("`!` has no meaning here", "syntax", (place,), "write `not x`, or `!=` to compare")
     if char == "\\":
         return Refused("nothing may follow `\\` on its line", "syntax", (place,))
-    if char in "$?`":
+    if char == "?":
+        return Refused("`?` has no meaning here", "syntax", (place,), "a choice is written `a if test else b`")
+    if char in "$`":
         return Refused(f"`{char}` has no meaning here", "syntax", (place,))
     if char in _CURLY:
         return Refused(f"`{char}` is not the sign it looks like", "syntax", (place,), f"write `{_CURLY[char]}`")
@@ -160,6 +163,8 @@ def _hint(token: Token, expected: Set[str], pending: Sequence[Token]) -> tuple[s
         return ("slices stand in `[...]`, dicts do not exist",)
     if token.type in ("STRING", "LONG_STRING") and "PLUS" in expected:
         return ('only plain and r"..." strings exist',)
+    if token in ("&", "|") and pending and pending[-1] == token:
+        return (f"write `{'and' if token == '&' else 'or'}`, or one `{token}`",)
     if token == "->":
         return ("the result's type stands between `)` and `:`",)
     return ()

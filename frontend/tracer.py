@@ -273,7 +273,7 @@ class TracedArray(Overrides):
         known = self._known()
         if known is not None:
             return np.array(known, dtype=dtype)
-        note = "inside a traced function np.asarray(x) is x, and np.stack([x, y]) joins arrays"
+        note = "np.asarray(x) is x while tracing, np.stack([x, y]) joins arrays; what needs elements is called outside"
         raise self._ctx.ask("np.array()", "the elements now", self._what(), "array-conversion", note)
 
     def item(self, *index: Any) -> Any:

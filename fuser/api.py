@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import sys
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -80,7 +80,7 @@ def compile(
     if isinstance(fn, str):
         return Compiled(_one_liner(fn), options, toolchain)
     if not callable(fn):
-        raise ArgumentError(f"compile takes a function or text, not a {type(fn).__name__}", "not-callable")
+        raise ArgumentError(f"compile takes a function or text; this is of type {type(fn).__name__}", "not-callable")
     return Compiled(_PythonSource(fn), options, toolchain)
 
 
@@ -128,11 +128,16 @@ class ProgramFile:
 
 
 def _no_function(name: str, filename: str, known: list[str]) -> NameResolutionError:
+    hint = nearest(name, known) or f"it has {', '.join(known) or 'none'}"
+    return NameResolutionError(f"{filename} has no function `{name}`", "unknown-function", notes=[hint])
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """What may have been meant by a name; empty where nothing is near."""
     import difflib
 
-    near = difflib.get_close_matches(name, known, 1)
-    hint = f"did you mean `{near[0]}`?" if near else "it has " + ", ".join(known)
-    return NameResolutionError(f"{filename} has no function `{name}`", "unknown-function", notes=[hint])
+    near = difflib.get_close_matches(name, list(known), 1)
+    return f"did you mean `{near[0]}`?" if near else ""
 
 
 def must_fuse(*values: Any) -> None:
@@ -197,7 +202,11 @@ class _PythonSource:
 
     @property
     def signature(self) -> inspect.Signature:
-        return inspect.signature(self.fn)
+        try:
+            return inspect.signature(self.fn)
+        except ValueError:  # some built-in functions and classes have none
+            hint = f"wrap it: lambda x: {self.name}(x)"
+            raise ArgumentError(f"`{self.name}` has no signature", "not-callable", notes=[hint]) from None
 
     def trace(self, names: Sequence[str], specs: Sequence[Spec], tree: Any, env: Mapping[str, Any]) -> Graph:
         from fuser.frontend.trace import trace
@@ -297,7 +306,8 @@ class _Ops:
 
         row = table().find("dsl", name)
         if row is None:
-            raise AttributeError(f"fuser.ops has no `{name}`")
+            hint = nearest(name, table().names("dsl"))
+            raise AttributeError(f"fuser.ops has no `{name}`" + (hint and f": {hint}"))
         from fuser.frontend.protocols import public_function
 
         return public_function(row)

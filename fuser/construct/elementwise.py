@@ -44,7 +44,8 @@ def apply(
         message = "where with a condition only: the result's shape depends on data"
         fail(b, UnsupportedError, message, "data-dependent-shape", "give both branches: np.where(c, x, y)")
     if len(values) != row.arity:
-        fail(b, ArgumentError, f"`{name}` takes {row.arity} operands, not {len(values)}", "arity")
+        takes = f"{row.arity} operand{'s' if row.arity > 1 else ''}"
+        fail(b, ArgumentError, f"`{name}` takes {takes}, not {len(values)}", "arity")
     if dtype is None and where is None and all(is_host(v) for v in values):
         host = on_host(name, values)
         if host is not None:
@@ -136,7 +137,15 @@ def _advice(name: str, seen: Sequence[object]) -> tuple[str, ...]:
         return ("bool - bool has no meaning here: write `p ^ q` or `np.logical_xor(p, q)`",)
     if name == "negative" and all(s in (BOOL, "bool") for s in seen):
         return ("write `~p` or `np.logical_not(p)`",)
+    if name in _OF_BITS and any(s == "float" or (isinstance(s, DType) and s.is_float) for s in seen):
+        return (f"only integers have bits{_OF_BITS[name]}; or convert: .astype(...)",)
     return ()
+
+
+_OF_BITS = {
+    "bitwise_and": ": np.logical_and", "bitwise_or": ": np.logical_or", "bitwise_xor": ": a power is x ** y",
+    "invert": ": np.logical_not", "left_shift": ": x * 2**n", "right_shift": ": x / 2**n",
+}  # fmt: skip
 
 
 def as_node(b: Builder, value: Value, dtype: DType | None = None) -> Node:

@@ -74,6 +74,17 @@ def test_an_unknown_function_of_a_program_names_the_nearest() -> None:
     assert not hasattr(program, "other")
 
 
+def test_an_unknown_operator_names_the_nearest() -> None:
+    with pytest.raises(AttributeError, match=r"fuser.ops has no `softmx`: did you mean `softmax`\?"):
+        _ = fuser.ops.softmx
+    assert not hasattr(fuser.ops, "qqq")
+
+
+def test_what_cannot_be_compiled() -> None:
+    refused("not-callable", lambda: fuser.compile(3), "compile takes a function or text; this is of type int")
+    refused("not-callable", lambda: fuser.compile(dict)(X), "`dict` has no signature", "lambda x: dict(x)")
+
+
 def test_errors_are_also_what_python_would_have_raised() -> None:
     for call, kind in (
         (dsl("def f(x):\n    return y\n", X), NameError),
