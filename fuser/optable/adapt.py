@@ -12,7 +12,9 @@ from functools import wraps
 from typing import Any
 
 from fuser.construct import creation
+from fuser.construct.common import fail
 from fuser.dtypes import F64
+from fuser.errors import ArgumentError
 from fuser.graph import Builder, Node
 from fuser.optable.base import Function, Looks, Names
 
@@ -112,6 +114,12 @@ def inert(build: Build) -> Build:
         return build(b, *args, **{k: v for k, v in kwargs.items() if k in taken or k not in INERT})
 
     return adapted
+
+
+def no_out(b: Builder, out: object) -> None:
+    """Refuse `out=`, which front ends take before a row is asked."""
+    if out is not None:
+        fail(b, ArgumentError, "`out` is handled where the call is traced, not here", "out")
 
 
 def as_float(b: Builder, x: Node) -> Node:

@@ -15,7 +15,7 @@ from fuser.construct.common import assume, describe, fail, has, is_host, normal_
 from fuser.dtypes import BOOL
 from fuser.errors import ArgumentError, ShapeError, UnsupportedError
 from fuser.graph import Builder, Node
-from fuser.optable.adapt import arrays, as_float, function
+from fuser.optable.adapt import arrays, as_float, function, no_out
 from fuser.optable.base import Table
 
 
@@ -23,8 +23,7 @@ def _clip(
     b: Builder, x: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: Any = None, max: Any = None
 ) -> Node:
     """numpy.clip; `min`/`max` are the newer names of its bounds, and torch's."""
-    if out is not None:
-        fail(b, ArgumentError, "`out` is handled where the call is traced, not here", "out")
+    no_out(b, out)
     return calculus.clip(b, x, a_min if min is None else min, a_max if max is None else max)
 
 
@@ -41,8 +40,7 @@ def _value(b: Builder, x: Any) -> Any:
 
 
 def _choose(b: Builder, x: Node, choices: Any, out: Any = None, mode: str = "raise") -> Node:
-    if out is not None:
-        fail(b, ArgumentError, "`out` is handled where the call is traced, not here", "out")
+    no_out(b, out)
     items = [_value(b, c) for c in choices] if isinstance(choices, list | tuple) else [choices]
     return calculus.choose(b, x, items, mode)
 
@@ -53,8 +51,7 @@ def _piecewise(b: Builder, x: Node, condlist: Any, funclist: Any) -> Node:
 
 
 def _take(b: Builder, x: Node, indices: Any, axis: Any = None, out: Any = None, mode: str = "raise") -> Node:
-    if out is not None:
-        fail(b, ArgumentError, "`out` is handled where the call is traced, not here", "out")
+    no_out(b, out)
     return indexing.take(b, x, indices, axis, mode)
 
 

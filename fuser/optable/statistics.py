@@ -15,13 +15,8 @@ from fuser.construct.common import fail, normal_axis
 from fuser.dtypes import F64
 from fuser.errors import ArgumentError
 from fuser.graph import Builder, Node
-from fuser.optable.adapt import arrays, as_float, function
+from fuser.optable.adapt import arrays, as_float, function, no_out
 from fuser.optable.base import Table
-
-
-def _no_out(b: Builder, out: Any) -> None:
-    if out is not None:
-        fail(b, ArgumentError, "`out` is handled where the call is traced, not here", "out")
 
 
 def _mean(
@@ -34,7 +29,7 @@ def _mean(
     *,
     where: Any = None,
 ) -> Node:
-    _no_out(b, out)
+    no_out(b, out)
     return red.mean(b, x, axis, bool(keepdims), dtype, where)
 
 
@@ -45,7 +40,7 @@ def _spread(root: bool) -> Callable[..., Node]:
         b: Builder, x: Node, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0,
         keepdims: bool = False, *, where: Any = None, mean: Node | None = None, correction: Any = None,
     ) -> Node:  # fmt: skip
-        _no_out(b, out)
+        no_out(b, out)
         degrees = ddof if correction is None else correction
         return (red.std if root else red.var)(b, x, axis, bool(keepdims), degrees, dtype, where, mean)
 
@@ -80,7 +75,7 @@ def _nan(name: str) -> Callable[..., Node]:
     if name in ("argmax", "argmin"):
 
         def position(b: Builder, x: Node, axis: Any = None, out: Any = None, keepdims: bool = False) -> Node:
-            _no_out(b, out)
+            no_out(b, out)
             return red.nan_reduce(b, name, x, axis, keepdims)
 
         return position
@@ -95,7 +90,7 @@ def _nan(name: str) -> Callable[..., Node]:
             ddof: Any = 0,
             keepdims: bool = False,
         ) -> Node:
-            _no_out(b, out)
+            no_out(b, out)
             return red.nan_reduce(b, name, x, axis, bool(keepdims), ddof=ddof, dtype=dtype)
 
         return spread
@@ -103,7 +98,7 @@ def _nan(name: str) -> Callable[..., Node]:
     def build(
         b: Builder, x: Node, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False
     ) -> Node:
-        _no_out(b, out)
+        no_out(b, out)
         return red.nan_reduce(b, name, x, axis, bool(keepdims), **({} if dtype is None else {"dtype": dtype}))
 
     return build
@@ -111,7 +106,7 @@ def _nan(name: str) -> Callable[..., Node]:
 
 def _extreme(name: str) -> Callable[..., Node]:
     def build(b: Builder, x: Node, axis: Any = None, out: Any = None, keepdims: bool = False) -> Node:
-        _no_out(b, out)
+        no_out(b, out)
         return red.nan_reduce(b, name, x, axis, bool(keepdims))
 
     return build
@@ -145,7 +140,7 @@ def _cumulative(name: str) -> Callable[..., Node]:
 
 
 def _ptp(b: Builder, x: Node, axis: Any = None, out: Any = None, keepdims: bool = False) -> Node:
-    _no_out(b, out)
+    no_out(b, out)
     return red.ptp(b, x, axis, bool(keepdims))
 
 

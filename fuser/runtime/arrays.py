@@ -258,7 +258,6 @@ def _describe_foreign(value: Any, name: str, family: Family) -> ArrayInfo:
 
 
 def _describe_torch(value: Any, name: str) -> ArrayInfo:
-
     if value.is_nested:
         raise UnsupportedError(f"`{name}` is a nested tensor", "torch-layout")
     if records_gradients(value):
