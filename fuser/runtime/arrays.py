@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 import sys
+import types
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
@@ -120,7 +121,8 @@ def _from_spec(value: Any, sizes: Mapping[str, int]) -> Any:
 
 def only_shaped(value: object) -> bool:
     """Whether something has a shape and a dtype and is no array of a known library: `jax.ShapeDtypeStruct`, say."""
-    shaped = hasattr(value, "shape") and hasattr(value, "dtype") and not isinstance(value, type)
+    shaped = hasattr(value, "shape") and hasattr(value, "dtype")
+    shaped = shaped and not isinstance(value, (type, types.ModuleType))  # NumPy itself has functions of these names
     return shaped and not is_array(value)
 
 
