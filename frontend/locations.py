@@ -18,6 +18,7 @@ from types import CodeType, FrameType
 import numpy as np
 
 import fuser.errors
+from fuser import notebook
 from fuser.errors import Span
 from fuser.record import dataclass
 
@@ -123,7 +124,9 @@ def make_span(filename: str, at: Position, note: str = "") -> Span:
 
 
 def shown_name(filename: str) -> str:
-    """A file's name as users see it: relative below the working directory, else its last part."""
+    """A file's name as users see it: relative below the working directory, else its last part; a notebook's cell."""
+    if known := notebook.cell(filename):
+        return known
     path = Path(filename)
     if filename.startswith("<") or not path.is_absolute():
         return filename

@@ -18,11 +18,12 @@ with importing():
     from fuser.api import compile, load, must_fuse, no_fuse, ops, parse, reference
     from fuser.compiled import Compiled
     from fuser.errors import FuserError
+    from fuser.notebook import load as load_ipython_extension  # what `%load_ext fuser` looks for
     from fuser.plan import Plan
     from fuser.runtime.pool import num_threads, set_num_threads
 
 __version__ = "0.1.0"
 __all__ = [
-    "Compiled", "FuserError", "Plan", "compile", "load", "must_fuse", "no_fuse", "num_threads", "ops", "parse",
-    "reference", "set_num_threads",
+    "Compiled", "FuserError", "Plan", "compile", "load", "load_ipython_extension", "must_fuse", "no_fuse",
+    "num_threads", "ops", "parse", "reference", "set_num_threads",
 ]  # fmt: skip

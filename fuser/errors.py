@@ -41,7 +41,8 @@ class Span:
 
     @property
     def where(self) -> str:
-        return f"{self.filename}:{self.line}"
+        cell = self.filename.startswith("In [")
+        return f"{self.filename}, line {self.line}" if cell else f"{self.filename}:{self.line}"
 
 
 def underline(spans: Sequence[Span]) -> list[str]:
