@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from fuser import measure, progress, trees
-from fuser.draw import units
+from fuser.draw import facts, units
 from fuser.draw.text import graph_line
 from fuser.errors import FuserError
 from fuser.record import dataclass
@@ -99,6 +99,7 @@ class Report:
     kept: float | None
     reference: float | None
     launches: str | None = None  # whether they are replayed as a CUDA graph, where that was asked for
+    widened: tuple[str, ...] = ()  # lines of the program that make f64 of narrower floats
 
     def __str__(self) -> str:
         m = self.measured
@@ -107,6 +108,7 @@ class Report:
         if self.launches is not None:
             lines.append(f"  launches  {self.launches}")
         lines.append("  verdict  " + "; ".join([f"{self.verdict}-bound", *self._advice()]))
+        lines += [f"           {line}" for line in self.widened]
         if self.reference is not None:
             lines.append(f"  vs numpy  {_time(self.reference)} ({units.digits(self.reference / m.call)}x)")
         return "\n".join(lines)
@@ -182,6 +184,7 @@ def report(compiled: Compiled, args: tuple[Any, ...], kwargs: Mapping[str, Any],
     return Report(
         _title(compiled, bound), _device(plan, bound), samples, compiled.first_call, measured, judge(measured),
         _kept(once, bound), _reference(compiled, args, kwargs, bound), graph_line(plan) if plan.cuda_graph else None,
+        tuple(facts.made_f64(plan)),
     )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from fuser import accounting
 from fuser.decision import Decision
 from fuser.draw.because import stages_of
+from fuser.dtypes import F64
 from fuser.graph import InputAttrs, IotaAttrs, ItemAttrs, Node, ReduceAttrs, RoundAttrs, ScalarAttrs, ScanAttrs
 from fuser.loopbody import LoopAttrs
 from fuser.record import dataclass
@@ -218,3 +219,38 @@ def temporaries(plan: Plan) -> tuple[int, Mapping[str, int]]:
         peak = max(peak, sum(sizes[k] for k in alive))
         alive = {k for k in alive if last.get(k, -1) > position}
     return peak, {plan.names[k]: v for k, v in sizes.items()}
+
+
+def made_f64(plan: Plan) -> list[str]:
+    """Where one float64 number makes f64 of narrower floats, with NumPy's rule and the way out; a line each.
+
+    A cast that the program wrote has columns of its own; where those are not known (Python 3.10), nothing is said.
+    """
+    found: dict[str, None] = {}
+    for n in plan.graph.nodes:
+        if n.dtype != F64 or not n.rank or len(n.inputs) != 2:
+            continue
+        operands = [_seen(i) for i in n.inputs]
+        numbers = [i for i in operands if i.op in ("scalar", "input") and not i.rank]
+        spans = plan.graph.spans.get(n, ())[:1]
+        for i in operands:
+            narrow = i.inputs[0].storage if i.op == "cast" else n.dtype
+            if (
+                numbers
+                and spans
+                and spans[0].column
+                and narrow.is_float
+                and narrow != F64
+                and plan.graph.spans.get(i, ())[:1] == spans
+            ):
+                name, times = plan.names[i.inputs[0].id], 8 // narrow.bytes
+                rule = f"{name} is {narrow}, and a float64 number makes it f64 (NumPy's rule), {times}x bytes"
+                found[f"line {spans[0].line:<4} {rule}; write float(...)"] = None
+    return list(found)
+
+
+def _seen(node: Node) -> Node:
+    """What a view looks at."""
+    while node.op == "view":
+        node = node.inputs[0]
+    return node

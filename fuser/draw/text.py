@@ -291,7 +291,7 @@ def _recomputed(plan: Plan) -> list[str]:
 
 
 def _notes(plan: Plan) -> list[str]:
-    lines = []
+    lines = [f"  {line}" for line in facts.made_f64(plan)]
     peak, each = facts.temporaries(plan)
     if peak:
         largest = sorted(each.items(), key=lambda item: -item[1])[:4]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -106,3 +107,23 @@ def test_candidates_go_by_the_names_that_plans_print() -> None:
     line, found = fn.__code__.co_firstlineno + 1, plan(fn, zeros(9))
     with pytest.raises(NameResolutionError, match=r"(?s)subtract\.1 .*  exp  .*subtract\.2 "):
         found.why(f"line {line}", "x")
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="columns tell a cast that was written from one that was not")
+def test_a_float64_number_that_widens_an_array_is_noted_with_its_line() -> None:
+    double = np.float64(2)
+
+    def fn(x: Any) -> Any:
+        return np.exp(x * double) + 1
+
+    line = fn.__code__.co_firstlineno + 1
+    note = f"line {line:<4} x is f32, and a float64 number makes it f64 (NumPy's rule), 2x bytes; write float(...)"
+    assert note in plan(fn, zeros(9, 9)).to_text()
+    assert note in str(fuser.compile(fn).report(zeros(9, 9)))
+    assert note in plan(lambda x, h: fn(x) * h, zeros(9, 9), double).explain()
+
+
+def test_f64_that_was_asked_for_is_not_noted() -> None:
+    assert "float64" not in plan(lambda x: x.astype(np.float64) * 2.0, zeros(9, 9)).to_text()
+    assert "float64" not in plan(lambda x: x.astype(np.int32) * 2.5, zeros(9, 9)).to_text()
+    assert "float64" not in plan(lambda x: x * 2.5 + 1, zeros(9, 9)).to_text()
