@@ -41,7 +41,7 @@ PARAMETERS: dict[str, tuple[str, ...]] = {
     ),
     "count_nonzero": _FOLD, "cumsum": ("axis",), "cumprod": ("axis",), "std": ("axis", "unbiased", "keepdims"),
     "var": ("axis", "unbiased", "keepdims"), "softmax": ("axis", "dtype"), "log_softmax": ("axis", "dtype"),
-    "norm": ("ord", "axis", "keepdims"), "linalg.norm": ("ord", "axis", "keepdims"),
+    "linalg.norm": ("ord", "axis", "keepdims"),
     "linalg.vector_norm": ("ord", "axis", "keepdims"), "roll": ("shift", "axis"), "flip": ("axis",),
     "squeeze": ("axis",), "unsqueeze": ("axis",), "tril": ("k",), "triu": ("k",), "diag": ("k",),
     "repeat_interleave": ("repeats", "axis"), "unbind": ("axis",), "chunk": ("chunks", "axis"),
@@ -113,8 +113,12 @@ def promoted(ctx: Context, row: ScalarOp, values: Sequence[Any]) -> list[Any]:
     lead = 1 if row.name == "where" else 0
     common = result_type(values[lead:])
     found = row.resolve([common] * row.arity) if not lead else None
-    if found is not None and found.result.is_float and not common.is_inexact:
+    if (found is not None and found.result.is_float and not common.is_inexact) or (
+        row.name == "reciprocal" and not common.is_inexact
+    ):
         common = F32
+    if row.name == "square" and common == BOOL:
+        common = I64
     rest = [elementwise.as_node(ctx.b, v, common) for v in values[lead:]]
     return [*values[:lead], *rest]
 
@@ -182,6 +186,10 @@ def call_row(
             return nodes
         return calls.invoke(ctx, row, nodes, {"out": out} if out is not None else {}, frame)
     if type(args[0]) is TracedArray and not args[0].node.dtype.is_inexact:
+        if name in ("logsumexp", "sinc", "angle"):
+            args[0] = args[0].astype(F32)
+        if name == "relu":  # integers stay what they are
+            return call_row(ctx, "maximum", table().scalar("maximum"), [args[0], 0], options, frame)
         if name in _INTEGER_FOLDS and isinstance(row, (Reduction, Scan)):
             options.setdefault("dtype", I64)
         if name in ("mean", "var", "std", "softmax", "log_softmax") and "dtype" not in options:

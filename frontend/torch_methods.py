@@ -206,6 +206,15 @@ def new(name: str) -> Callable[..., Any]:
     return make
 
 
+def norm(
+    ctx: Context, x: Any, p: Any = "fro", dim: Any = None, keepdim: Any = False, out: Any = None, dtype: Any = None
+) -> Any:
+    """`torch.norm`: of vectors, along one axis or over several; without `dim` over all elements."""
+    x = x if dtype is None else methods.astype(x, dtype, copy=False)
+    order = 2.0 if p in ("fro", None) else p
+    return _row(ctx, "linalg.vector_norm", x, order, dim, bool(keepdim))
+
+
 def normalize(ctx: Context, x: Any, p: Any = 2.0, dim: Any = 1, eps: Any = 1e-12, out: Any = None) -> Any:
     """`F.normalize`."""
     size = np.linalg.norm(x, ord=p, axis=dim, keepdims=True)
@@ -281,6 +290,7 @@ OWN: dict[str, Callable[..., Any]] = {
     "clamp_min": lambda ctx, x, min: clamp(ctx, x, min), "clamp_max": lambda ctx, x, max: clamp(ctx, x, None, max),
     "fill_": fill, "zero_": fill, "copy_": copy, "new_zeros": new("zeros"), "new_ones": new("ones"),
     "new_empty": new("empty"), "new_full": new("full"), "normalize": normalize, "softmin": softmin,
+    "norm": norm,
     "softplus": softplus,
     "frac": lambda ctx, x: x - np.trunc(x), "pad": pad, "rsub": lambda ctx, x, y: _row(ctx, "sub", y, x),
 }  # fmt: skip

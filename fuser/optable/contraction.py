@@ -155,7 +155,7 @@ ROWS = (
     function("einsum", einsum.einsum, numpy="einsum", torch="einsum"),
     function("trace", arrays(1, contraction.trace), numpy="trace linalg.trace", torch="trace", methods="trace"),
     function("cross", arrays(2, contraction.cross), numpy="cross linalg.cross", torch="cross"),
-    function("norm", arrays(1, norm), numpy="linalg.norm", torch="norm linalg.norm"),
+    function("norm", arrays(1, norm), numpy="linalg.norm", torch="linalg.norm"),
     function("vector_norm", arrays(1, _vector_norm_function), numpy="linalg.vector_norm", torch="linalg.vector_norm"),
     function("matrix_norm", arrays(1, _matrix_norm), numpy="linalg.matrix_norm", torch="linalg.matrix_norm"),
     function("addmm", arrays(3, _addmm), torch="addmm baddbmm"),
