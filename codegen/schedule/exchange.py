@@ -18,6 +18,7 @@ from fuser.codegen.schedule.frame import Frame
 from fuser.dtypes import BOOL, DType
 
 Part = tuple[Fold, list[State]]
+FEW_BLOCKS = 8  # that share a tile: the mail of more takes the room of other exchanges
 SHARED_LIMIT = 40 << 10  # bytes of scratch a block: static shared memory ends at 48 KiB
 
 
@@ -29,7 +30,7 @@ def bytes_needed(states: Sequence[Sequence[DType]], points: int) -> int:
 def near_members(across: int, cluster: int) -> int:
     """Neighbouring members of a team, of one warp with so many threads side by side, that fold by shuffles first: where
     the mail of a large cluster leaves no room for a place each."""
-    return max(WARP // across, 1) if cluster > 8 else 1
+    return max(WARP // across, 1) if cluster > FEW_BLOCKS else 1
 
 
 class Far(Protocol):

@@ -14,6 +14,7 @@ from fuser.codegen.builder import KernelBuilder
 from fuser.codegen.expand import expand
 from fuser.codegen.loops import (
     Alloc,
+    AsyncCopy,
     ClusterArrive,
     ClusterWait,
     Kernel,
@@ -23,7 +24,7 @@ from fuser.codegen.loops import (
     Receive,
     Shuffle,
     walk,
-)  # fmt: skip
+)
 from fuser.codegen.schedule import cuda
 from fuser.codegen.storage import dynamic_shared
 from fuser.codegen.verify import verify
@@ -233,7 +234,11 @@ def test_short_columns_wait_in_shared_memory(dtype: DType, size: tuple[int, int]
     assert chosen.parked
     assert chosen.copies
     assert chosen.threads >= 128
+    (kernel,) = case.kernels
+    copies = [s for s in walk(kernel.body) if isinstance(s, AsyncCopy)]
+    assert {s.width * dtype.bytes for s in copies} == {16}  # also where a thread takes fewer bytes of a row
     want = [a.tobytes() for a in case.run()]
+    assert under(case, replace(chosen, ahead=3)) == want
     plain = replace(chosen, parked=False, copies=False, cluster=1, ahead=0)
     assert under(case, plain) == want
     assert under(case, replace(plain, vector=1, threads=128)) == want
