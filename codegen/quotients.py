@@ -3,7 +3,7 @@
     before:  y1 = x1 / d; ... y2 = x2 / d; ...       (for the elements of a row)
     after:   r = 1 / d if that is of a middling size else NaN                                   (once)
              q1 = x1 * r; y1 = fma(fma(q1, d, -x1), -r, q1); q2 = x2 * r; y2 = ...
-             if not all of |y1|, |y2| ... are >= 2^-64: y1 = x1 / d; y2 = x2 / d; ...
+             if not all of |y1|, |y2| ... are >= 2^-64: y1 = x1 / d; y2 = x2 / d; ...   (in a loop)
 
 In: a CUDA kernel of primitives. Out: the same kernel, where at least four f32 quotients share a divisor that was there
 before them. Only kernels that write half types: a card that moves four bytes an element has about 31 instructions for
@@ -28,7 +28,7 @@ from itertools import pairwise
 from fuser.codegen.builder import KernelBuilder
 from fuser.codegen.loops import Assign, For, If, Kernel, Let, Lit, Mutable, Operand, Statement, Var, children, walk
 from fuser.codegen.uses import declared
-from fuser.dtypes import BOOL, F32
+from fuser.dtypes import BOOL, F32, I32
 
 LEAST_SHARED = 4  # divisions by one number: its reciprocal and bound cost about as much as two of them
 TOGETHER = 4  # quotients behind one branch (8: no faster, and 8 more registers)
@@ -174,11 +174,20 @@ class _Writer:
             found.append(Mutable(s.var, quotient))
         assert safe is not None
         self.out += found
-        repairs: list[Statement] = []
-        for s in batch:
-            exact = Var(self.fresh(f"{s.var.name}_exact"), F32)
-            repairs += [Let(exact, s.op, s.args), Assign(s.var, exact)]
-        self.out.append(If(safe, (), tuple(repairs)))
+        self.out.append(If(safe, (), self.divided(batch)))
+
+    def divided(self, batch: Sequence[Let]) -> tuple[Statement, ...]:
+        """A batch by the division itself. By one divisor in a loop, through which the variables rotate: code that
+        hardly ever runs lies between code that does (one H200: dropout before a layer norm 112.3 -> 111.0 us, layer
+        norm of 65536 bf16 columns 297 -> 293)."""
+        exact = [Var(self.fresh(f"{s.var.name}_exact"), F32) for s in batch]
+        if len({s.args[1] for s in batch}) > 1:
+            return tuple(t for e, s in zip(exact, batch, strict=True) for t in (Let(e, s.op, s.args), Assign(s.var, e)))
+        places = [s.var for s in batch]
+        turn: list[Statement] = [Assign(to, of) for to, of in zip(places, (*places[1:], exact[0]), strict=True)]
+        body: tuple[Statement, ...] = (Let(exact[0], "divide", (places[0], batch[0].args[1])), *turn)
+        bounds = (Lit(0, I32), Lit(len(batch), I32), Lit(1, I32))
+        return (*(Assign(s.var, s.args[0]) for s in batch), For(Var(self.fresh("turn"), I32), *bounds, body))
 
 
 def _batches(run: Sequence[Let], shared: Container[Var | None]) -> Iterator[list[Let]]:

@@ -208,7 +208,8 @@ def test_which_divisions_are_shared() -> None:
 def test_one_branch_for_four_quotients_and_no_division_before_it() -> None:
     ready = expand(dividing(8, vector))
     branches = [s for s in walk(ready.body) if isinstance(s, If)]
-    assert [sum(isinstance(s, Let) and s.op == "divide" for s in b.orelse) for b in branches] == [4, 4]
+    slow = [[s for s in walk(b.orelse) if isinstance(s, Let) and s.op == "divide"] for b in branches]
+    assert [len(divisions) for divisions in slow] == [1, 1], "in a loop over four"
     outside = [s for s in ready.body if isinstance(s, Let) and s.op == "divide"]
     assert len(outside) == 1, "the reciprocal alone"
 
