@@ -195,6 +195,8 @@ class _Chooser(Mixed, Scans):
         blocks = _resident_blocks(threads, held + self._fresh_bytes() * vector, vector, self._fresh_streams())
         if not held:
             if len(self.body.stages) == 1 and self._few(rows * team // threads, chosen):
+                if over := self._over_cluster(chosen, rows):
+                    return over
                 return replace(chosen, unroll=self._vectors_in_flight(chosen, rows * team // threads))
             return replace(chosen, min_blocks=2 if threads == 512 else 1)
         chosen = replace(chosen, resident=True, min_blocks=blocks, ahead=self._ahead(rows, team, length))

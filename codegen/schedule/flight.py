@@ -6,6 +6,8 @@ reduction's order. Its own file because all of them answer one question: what co
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fuser.codegen.schedule.lower_resident import reuse_of
 from fuser.codegen.schedule.measures import BLOCK, LANE_STEPS, Measures
 from fuser.order import Order
@@ -15,6 +17,8 @@ AHEAD = 48 << 10  # bytes an SM of rows that are asked for before their turn, ea
 LONE_ROWS, LONE_BLOCK = 32, 128  # rows of columns of which a thread has all lanes, at most; threads of their blocks
 LONE_REGISTERS = 64  # of what such a thread loads together, and of its states
 BLOCK_BYTES = 256 << 10  # that a block of a split reduction takes in turns
+CLUSTER, CLUSTER_BYTES = 8, 64 << 10  # blocks that take a row together although one could, and its least bytes
+HELD_BYTES = 128  # of such a row in a thread's registers
 SLOT_BYTES = 16 << 10  # of slots for the partials of a small split reduction; a quarter of a device's lasting zeros
 BESIDE_READ = 24  # registers of a row kernel that stores no rows, besides what it holds
 
@@ -38,11 +42,15 @@ class InFlight(Measures):
     def _spread(self, vector: int, team: int, fixed: Order, length: int, rows: int) -> tuple[int, int]:
         """(elements, threads a row): twice the threads with half the elements where rows of several stages and several
         vectors a thread all run at once and leave half of the device's threads unused, so that each thread is done
-        sooner (one H200: softmax of 1024 bf16 columns, 512 rows 5.4 -> 5.2 us, 4096 rows 9.0 -> 8.8)."""
-        idle = rows * team * 2 <= self.device.sms * self.device.threads
-        whole = team * vector == fixed.lanes and team <= 64 and length >= 4 * fixed.lanes
-        if len(self.body.stages) > 1 and idle and whole and vector > 1:
-            return vector // 2, team * 2
+        sooner (one H200: softmax of 1024 bf16 columns, 512 rows 5.4 -> 5.2 us, 4096 rows 9.0 -> 8.8). Once more where
+        there are three stages and three quarters of the threads stay unused: 32 rows of that softmax 1.70 -> 1.64, 512
+        rows 1.98 -> 1.96, 1024 rows 2.38 -> 2.45; layer norm of 256 rows 2.84 -> 2.50; but root mean square norm, of
+        two stages, of 128 rows 1.83 -> 1.88. Indices of several reduced axes would cost more than that."""
+        several = len(self.body.stages) > 1 and team * vector == fixed.lanes and length >= 4 * fixed.lanes
+        device, again = self.device.sms * self.device.threads, len(self.body.stages) > 2 and len(self.body.reduced) == 1
+        for threads in (device, device // 4) if again else (device,):
+            if several and team <= 64 and vector > 1 and rows * team * 2 <= threads:
+                vector, team = vector // 2, team * 2
         return vector, team
 
     def _ahead(self, rows: int, team: int, length: int) -> int:
@@ -125,6 +133,22 @@ class InFlight(Measures):
     def _few(self, blocks: int, chosen: CudaSchedule) -> bool:
         """Whether they leave most of the device's threads unused."""
         return blocks * chosen.threads <= self.device.sms * BLOCK
+
+    def _over_cluster(self, chosen: CudaSchedule, rows: int) -> CudaSchedule | None:
+        """Few long rows of one stage, each in the registers of a cluster's blocks: one multiprocessor alone takes half
+        a microsecond to load 64 KB (one H200: the sum of |x| over so much 1.86 -> 1.63 us, over 48 KB that a thread has
+        in rounds of different lengths 2.58 -> 1.62, 16 such sums 1.96 -> 1.87; 64 of them, for which there are
+        multiprocessors for two blocks each, 2.57 -> 2.66). None where that does not fit."""
+        lanes, element = chosen.order.lanes, self._element_bytes()
+        long = len(self.body.reduced) == 1 and chosen.order.segments == 1 and chosen.capacity * element >= CLUSTER_BYTES
+        fits = self.device.cluster >= CLUSTER and rows * CLUSTER <= self.device.sms and chosen.vector > 1
+        team = min(lanes // (chosen.vector * CLUSTER), chosen.threads_per_row)
+        if not (long and fits) or team < LONE_BLOCK:
+            return None
+        elements = chosen.capacity // (team * CLUSTER)
+        if elements * element > HELD_BYTES or elements * self._steps() > LANE_STEPS:
+            return None
+        return replace(chosen, resident=True, cluster=CLUSTER, threads=team, threads_per_row=team)
 
     def _turns(self, chosen: CudaSchedule, blocks: int) -> int:
         """Segments a block folds in turn: what a block costs at its end is spread over them, up to 256 KiB, while a

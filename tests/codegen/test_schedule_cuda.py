@@ -154,7 +154,7 @@ def test_long_reductions_are_split_when_rows_are_few() -> None:
 
 def test_few_blocks_have_more_on_the_way() -> None:
     """Where most of the device is idle, a thread loads up to 256 bytes together; else half of that."""
-    for n, kind, unroll in ((1 << 14, "rows", 4), (1 << 18, "split", 4), (1 << 21, "split", 16), (1 << 28, "split", 8)):
+    for n, kind, unroll in ((1 << 13, "rows", 4), (1 << 18, "split", 4), (1 << 21, "split", 16), (1 << 28, "split", 8)):
         (chosen,) = Case("abs_sum", F32, sizes(1, n, 1)).schedules
         assert (chosen.kind, chosen.unroll) == (kind, unroll), n
 
@@ -166,9 +166,8 @@ def test_rows_that_would_make_part_of_a_wave_are_split() -> None:
 
 
 def test_short_rows_that_all_run_at_once_have_more_threads() -> None:
-    few, many = (Case("softmax", BF16, sizes(n, 1024, 1)).schedules[0] for n in (4096, 65536))
-    assert (few.threads_per_row, few.vector) == (64, 4)
-    assert (many.threads_per_row, many.vector) == (32, 8)
+    found = [Case("softmax", BF16, sizes(n, 1024, 1)).schedules[0] for n in (512, 1024, 4096, 65536)]
+    assert [(s.threads_per_row, s.vector) for s in found] == [(128, 2), (64, 4), (64, 4), (32, 8)]
 
 
 @pytest.mark.parametrize(("name", "n", "m"), [("row_sum", 1, 15 * 16384), ("column_sum", 1000, 48)])

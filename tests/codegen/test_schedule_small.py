@@ -81,6 +81,21 @@ def test_blocks_that_share_a_segment_change_no_bit(name: str, n: int) -> None:
             assert under(case, other) == want, other
 
 
+@pytest.mark.parametrize("n", [8208, 12_000, 16_384])
+@pytest.mark.parametrize(("name", "rows"), [("abs_sum", 1), ("row_sum", 3)])
+def test_few_rows_of_64_kib_are_shared_by_blocks_and_keep_their_bits(name: str, rows: int, n: int) -> None:
+    case = Case(name, F32, sizes(rows, n, 1))
+    (chosen,) = case.schedules
+    assert (chosen.cluster, chosen.threads, chosen.resident) == (8, 128, True)
+    alone = replace(chosen, cluster=1, threads=256, threads_per_row=256, resident=False, unroll=2)
+    assert [a.tobytes() for a in case.run()] == under(case, alone)
+
+
+def test_only_few_and_long_rows_are_shared_by_blocks() -> None:
+    found = [Case("row_sum", F32, sizes(n, m, 1)).schedules[0] for n, m in ((3, 8192), (64, 16_384), (4096, 16_384))]
+    assert [s.cluster for s in found] == [1, 1, 1]
+
+
 @pytest.mark.parametrize("name", ["abs_sum", "row_statistics", "column_sum"])
 def test_partials_in_slots_change_no_bit(name: str) -> None:
     case = Case(name, F32, sizes(*((2, 70_001, 1) if name != "column_sum" else (5000, 40, 1))))
