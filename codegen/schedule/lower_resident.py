@@ -53,11 +53,13 @@ def write_rows(
     if not apart:
         write_stages(make(False))
         return
-    whole = frame.less(frame.number(schedule.capacity - 1), frame.host(body.length))
-    with frame.builder.branch(whole, uniform=True):
-        write_stages(make(True))
-    with frame.builder.otherwise():
+    # The compiler lays out the second of two branches first (NVRTC 13): that of whole rows, next to what is before both
+    # (one H200: softmax of 1024 bf16 columns, 8 MB 4.89 -> 4.81 us, 64 KB 1.76 -> 1.73).
+    shorter = frame.less(frame.host(body.length), frame.number(schedule.capacity))
+    with frame.builder.branch(shorter, uniform=True):
         write_stages(make(False))
+    with frame.builder.otherwise():
+        write_stages(make(True))
 
 
 def may_be_whole(frame: Frame, body: Body, schedule: CudaSchedule) -> bool:

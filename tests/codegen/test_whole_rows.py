@@ -22,7 +22,7 @@ def branches(kernel: Kernel) -> tuple[int, int] | None:
     outer = [s for s in kernel.body if isinstance(s, If) and s.uniform and s.orelse]
     if not outer:
         return None
-    found = [sum(isinstance(s, If) for s in walk(part)) for part in (outer[0].then, outer[0].orelse)]
+    found = [sum(isinstance(s, If) for s in walk(part)) for part in (outer[0].orelse, outer[0].then)]
     return found[0], found[1]
 
 
