@@ -115,5 +115,6 @@ def test_a_thread_with_all_lanes_of_its_columns_changes_no_bit(name: str, n: int
     (chosen,) = case.schedules
     want = [a.tobytes() for a in case.run()]
     for vector, unroll, threads in ((1, 1, 64), (1, 4, 32), (4, 2, 32)):
-        other = replace(chosen, kind="columns", vector=vector, unroll=unroll, threads=threads, threads_per_row=1)
+        other = replace(chosen, kind="columns", vector=vector, unroll=unroll, threads=threads, threads_per_row=1,
+                        parked=False, copies=False, cluster=1, ahead=0)  # fmt: skip
         assert under(case, other) == want, other
