@@ -8,7 +8,7 @@ the row that a thread holds. `reuse` says what is kept: raw elements, or values 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import field, replace
 
 from fuser.codegen.indices import IndexEmitter
@@ -254,8 +254,27 @@ class ResidentStages(Stages):
         together = self._together(self.current)
         for k in range(0, len(slots), together):
             self._load_slots(self.current, p.tile, slots[k : k + (2 if self.meets else 1) * together])
+            if self.rows.width == 1:
+                self._nested(p, slots[k : k + together])
+                continue
             for slot in slots[k : k + together]:
                 self._slot(p, slot)
+
+    def _nested(self, p: Pass, slots: Sequence[Slot]) -> None:
+        """Slots of one element. A row that ends before one ends before all that follow: each is within the condition of
+        the one before, so that what a row lacks costs a branch, not a branch a slot (one H200: softmax of 4097 bf16
+        119 -> 89 us, of 513 106 -> 89, of 4097 f32 151 -> 140)."""
+        b, reuse = self.frame.builder, self.reuse[self.current]
+        outlets = [self._outlets(p.stage, reuse, 1) if slot.exists else {} for slot in slots]
+        with ExitStack() as inside:
+            for slot, variables in zip(slots, outlets, strict=True):
+                for guard in slot.exists:
+                    inside.enter_context(b.branch(guard))
+                (computed,) = self._lanes(p, slot, range(1))
+                for step, number in reuse.kept.items():
+                    slot.values[number] = list(variables.get(step, (computed[step],)))
+                for step, (variable,) in variables.items():
+                    b.assign(variable, computed[step])
 
     def _together(self, stage: int) -> int:
         """Slots of a stage whose loads are made together."""
