@@ -17,10 +17,13 @@ from fuser.errors import InternalError
 
 
 class Buffers:
-    """The arrays of all pieces of one kernel: pieces that read the same node share its parameter."""
+    """The arrays of all pieces of one kernel: pieces that read the same node share its parameter.
 
-    def __init__(self, builder: KernelBuilder) -> None:
-        self.builder = builder
+    exclusive: only one of the pieces runs in a launch, so that they share what they write too.
+    """
+
+    def __init__(self, builder: KernelBuilder, exclusive: bool = False) -> None:
+        self.builder, self.exclusive = builder, exclusive
         self.known: dict[int, tuple[BufferParam, str]] = {}
 
     def name(self, b: BufferParam) -> str:
@@ -31,7 +34,7 @@ class Buffers:
             if b.node is not None:
                 self.known[b.node] = b, name
             return name
-        if found[0].role != "in" or b.role != "in":
+        if not self.exclusive and (found[0].role != "in" or b.role != "in"):
             raise InternalError(f"parts of `{self.builder.name}` share `{b.name}`, which one writes", "batch-effects")
         return found[1]
 

@@ -54,6 +54,8 @@ class CudaSchedule:
     down: Order = ONE_LANE  # mixed: of the reductions across rows (`order` is that of those along them)
     weights: bool = False  # mixed: what all rows read alike stays in registers from row to row
     parts: tuple[CudaSchedule, ...] = ()  # batch: of each part; `threads` are common to all
+    ragged: CudaSchedule | None = None  # rows: of rows that are no whole vectors, which the same kernel has code for
+    uneven: bool = False  # with `ragged`: rows of this size class are such rows
 
 
 @dataclass(frozen=True)

@@ -26,12 +26,16 @@ from fuser.schedule import CpuSchedule, CudaSchedule
 def choose_cuda(parts: Sequence[CudaSchedule]) -> CudaSchedule:
     """The schedule of a batch: the parts' own, brought to one block size where that is free."""
     threads = max(s.threads for s in parts)
-    same = tuple(replace(s, threads=threads) if _resizable(s) else s for s in parts)
+    same = tuple(_resized(s, threads) if _resizable(s) else s for s in parts)
     return CudaSchedule(
         "batch", threads, max(s.vector for s in parts), max(s.unroll for s in parts),
         aligned=all(s.aligned for s in parts), index_bits=max(s.index_bits for s in parts),
         factors=tuple(dict.fromkeys(m for s in parts for m in s.factors)), parts=same,
     )  # fmt: skip
+
+
+def _resized(s: CudaSchedule, threads: int) -> CudaSchedule:
+    return replace(s, threads=threads, ragged=None if s.ragged is None else _resized(s.ragged, threads))
 
 
 def _resizable(s: CudaSchedule) -> bool:
@@ -66,7 +70,7 @@ def _on_cuda(name: str, kernels: Sequence[Kernel]) -> Kernel:
     pieces = [Piece(b, k, buffers) for k in kernels]
     ranges = _Ranges([wrap(k.launch.grid[0]) for k in kernels])
     thread, block = b.special("thread"), b.special("block")
-    _share_memory(b, pieces)
+    share_memory(b, pieces)
 
     def write(k: int, here: Operand) -> None:
         pieces[k].specials = {"thread": thread, "block": here}
@@ -78,7 +82,7 @@ def _on_cuda(name: str, kernels: Sequence[Kernel]) -> Kernel:
     return replace(joined, guarded=any(k.guarded for k in kernels))
 
 
-def _share_memory(b: KernelBuilder, pieces: Sequence[Piece]) -> None:
+def share_memory(b: KernelBuilder, pieces: Sequence[Piece]) -> None:
     """Shared arrays of all pieces in the same memory: a block runs one piece."""
     pools: dict[tuple[DType, int], list[tuple[Piece, Alloc]]] = {}
     for piece in pieces:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from fuser.codegen.loops import Kernel
 from fuser.codegen.program import Fetch
 from fuser.codegen.schedule import (
+    either,
     lower_cluster,
     lower_columns_shared,
     lower_margins,
@@ -59,6 +60,11 @@ SHORT_ROW = 16  # elements a thread up to which even one stage loads its whole r
 
 def choose(graph: Graph, group: Group, size_class: SizeClass, device: Device) -> CudaSchedule:
     """The schedule of a group."""
+    body = body_of(graph, group, tuple(size_class.layouts))
+    return either.choose(graph, body, size_class, lambda c: _choose(graph, group, c, device))
+
+
+def _choose(graph: Graph, group: Group, size_class: SizeClass, device: Device) -> CudaSchedule:
     chooser = _Chooser(graph, group, size_class, device)
     chosen = _of_kind(chooser, group.kind)
     loops = chosen.kind not in ("scan", "mixed") and not (chosen.resident or chosen.parked or chosen.tile)
@@ -82,6 +88,9 @@ def _of_kind(chooser: _Chooser, kind: str) -> CudaSchedule:
 
 def lower(graph: Graph, group: Group, schedule: CudaSchedule, layouts: Layouts) -> tuple[Kernel, ...]:
     """The kernels of a group under a schedule."""
+    if schedule.ragged is not None:
+        parts = [lower(graph, group, s, layouts) for s in (replace(schedule, ragged=None), schedule.ragged)]
+        return (either.join(body_of(graph, group, tuple(layouts)), schedule, [k for (k,) in parts]),)
     kernels = _lowered(graph, group, schedule, layouts)
     return tuple(replace(k, guarded=True) for k in kernels) if schedule.guarded else kernels
 
@@ -127,8 +136,8 @@ def _pointwise(frame: Frame, body: Body, schedule: CudaSchedule) -> Kernel:
 
 def retreat(schedule: CudaSchedule) -> CudaSchedule | None:
     """The next schedule to try when the compiler reports spills; None when there is none. Never another order."""
-    if schedule.kind == "mixed":
-        return weaker(schedule)
+    if schedule.kind == "mixed" or schedule.ragged is not None:
+        return weaker(schedule) if schedule.ragged is None else either.own(schedule)
     if schedule.guarded and schedule.min_blocks > 1 and schedule.kind != "pointwise":
         return replace(schedule, min_blocks=1)
     if schedule.guarded:
@@ -174,7 +183,8 @@ class _Chooser(Mixed, Scans):
             vector = self._dividing(vector, axis.extent)
         vector = self._fewer(vector, 1 << 30) if axis and self._any_whole(vector, axis) else 1
         rows = self._representative(self.body.rows)
-        vector, team = self._spread(vector, self._team(fixed, vector, length), fixed, length, rows)
+        whole = vector, self._team(fixed, vector, length)
+        vector, team = spread = self._spread(*whole, fixed, length, rows)
         threads = max(team, 128 if length > 128 else BLOCK)
         kind: CudaKind = "split" if self._splits_rows(fixed, -(-rows * team // threads)) else "rows"
         groups = fixed.lanes // (team * vector)
@@ -199,7 +209,8 @@ class _Chooser(Mixed, Scans):
                     return over
                 return replace(chosen, unroll=self._vectors_in_flight(chosen, rows * team // threads))
             return replace(chosen, min_blocks=2 if threads == 512 else 1)
-        chosen = replace(chosen, resident=True, min_blocks=blocks, ahead=self._ahead(rows, team, length))
+        ahead = spread == whole and self._ahead(rows, team, vector, length)
+        chosen = replace(chosen, resident=True, min_blocks=blocks, ahead=int(ahead))
         return chosen if chosen.ahead else replace(chosen, min_blocks=max(blocks, self._read_blocks(threads, held)))
 
     def _split_rows(self, chosen: CudaSchedule, rows: int) -> CudaSchedule:
@@ -283,13 +294,14 @@ class _Chooser(Mixed, Scans):
         vector = self._fewer(vector, 1 << 30)
         if found := self._parked_columns(fixed, vector, length):
             return found
-        across = 16 if vector > 1 else 32
+        single, across = vector == 1 and self._coarse(length), 16 if vector > 1 else 32
         if few := self._few_columns(vector):
             vector, across = few, 1
         elif axes:  # no more threads side by side than there are columns
             vector, across = self._narrow(vector, across, fixed)
-            across = min(across, ceil_pow2(-(-self._representative(axes[-1].extent) // vector)))
-            if rounds := self._lone(vector, fixed, length):
+            if not single:
+                across = min(across, ceil_pow2(-(-self._representative(axes[-1].extent) // vector)))
+            if rounds := self._lone(vector, fixed, length, single):
                 return self._schedule("columns", LONE_BLOCK, vector, rounds, 1, fixed, length)
         blocks = self._representative(self.body.rows) // (across * vector)
         kind: CudaKind = "split" if self._splits(fixed, blocks) else "columns"

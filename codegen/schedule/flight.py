@@ -20,6 +20,8 @@ BLOCK_BYTES = 256 << 10  # that a block of a split reduction takes in turns
 CLUSTER, CLUSTER_BYTES = 8, 64 << 10  # blocks that take a row together although one could, and its least bytes
 HELD_BYTES = 128  # of such a row in a thread's registers
 SLOT_BYTES = 16 << 10  # of slots for the partials of a small split reduction; a quarter of a device's lasting zeros
+SMALL_COLUMNS = 1 << 20  # elements of columns, fewer than a warp's, that take the layout of wider ones
+LONG_VECTORS = 8192  # elements of a row
 BESIDE_READ = 24  # registers of a row kernel that stores no rows, besides what it holds
 
 
@@ -40,26 +42,31 @@ class InFlight(Measures):
         return unroll
 
     def _spread(self, vector: int, team: int, fixed: Order, length: int, rows: int) -> tuple[int, int]:
-        """(elements, threads a row): twice the threads with half the elements where rows of several stages and several
-        vectors a thread all run at once and leave half of the device's threads unused, so that each thread is done
-        sooner (one H200: softmax of 1024 bf16 columns, 512 rows 5.4 -> 5.2 us, 4096 rows 9.0 -> 8.8). Once more where
-        there are three stages and three quarters of the threads stay unused: 32 rows of that softmax 1.70 -> 1.64, 512
-        rows 1.98 -> 1.96, 1024 rows 2.38 -> 2.45; layer norm of 256 rows 2.84 -> 2.50; but root mean square norm, of
-        two stages, of 128 rows 1.83 -> 1.88. Indices of several reduced axes would cost more than that."""
+        """(elements, threads a row): twice the threads with half the elements where rows of halves, of several stages
+        and several vectors a thread, all run at once and leave half of the device's threads unused, so that each thread
+        is done sooner (one H200: softmax of 1024 bf16 columns, 512 rows 5.4 -> 5.2 us, 4096 rows 9.0 -> 8.8). Once more
+        where there are three stages and three quarters of the threads stay unused: 32 rows of that softmax 1.70 ->
+        1.64, 512 rows 1.98 -> 1.96, 1024 rows 2.38 -> 2.45; layer norm of 256 rows 2.84 -> 2.50; but root mean square
+        norm, of two stages, of 128 rows 1.83 -> 1.88. Indices of several reduced axes would cost more than that."""
         several = len(self.body.stages) > 1 and team * vector == fixed.lanes and length >= 4 * fixed.lanes
+        several = several and vector == 8  # f32 stays with one kernel a length
         device, again = self.device.sms * self.device.threads, len(self.body.stages) > 2 and len(self.body.reduced) == 1
         for threads in (device, device // 4) if again else (device,):
             if several and team <= 64 and vector > 1 and rows * team * 2 <= threads:
                 vector, team = vector // 2, team * 2
         return vector, team
 
-    def _ahead(self, rows: int, team: int, length: int) -> int:
-        """Rows ahead that blocks ask for, where rows of several stages are stored and there are more of them than run
-        at once: a block that computes leaves memory idle. 6 MiB together, of which four lose nothing but half a
-        percent; of 13 MiB the L2 loses some. One H200: rmsnorm of 4096 bf16 256 -> 250 us, add and rmsnorm of 8192 515
-        -> 502, at 13 MiB 519, at 17 589; four statistics of a row, which are only read, 238 -> 250."""
+    def _ahead(self, rows: int, team: int, vector: int, length: int) -> int:
+        """Rows ahead that blocks ask for, where rows of several stages are stored: a block that computes leaves memory
+        idle. Long vectors do where there are more rows than run at once (1000 rows of 8192 f32: 17.9 us, asking 19.4);
+        for others that is no reason for another kernel (256 rows of 4096 f32: 6.3, asking 6.4). 6 MiB together, of
+        which four lose nothing but half a percent; of 13 MiB the L2 loses some. One H200: rmsnorm of 4096 bf16 256 ->
+        250 us, add and rmsnorm of 8192 515 -> 502, at 13 MiB 519, at 17 589; four statistics of a row, which are only
+        read, 238 -> 250."""
         stages, at_once = self.body.stages, self.device.sms * self.device.threads
-        if len(stages) < 2 or len(self.body.reduced) > 1 or rows * team <= at_once or not any(s.stores for s in stages):
+        if len(stages) < 2 or len(self.body.reduced) > 1 or not any(s.stores for s in stages):
+            return 0
+        if vector > 1 and length >= LONG_VECTORS and rows * team <= at_once:
             return 0
         element = sum(f.dtype.bytes for f in reuse_of(self.body).stages[0].raw.values())
         return max(AHEAD * self.device.sms // (length * element), 1)
@@ -109,15 +116,21 @@ class InFlight(Measures):
         256 rows of 1024 f32 2.41 -> 1.79 us)."""
         return (max(vector // 4, 1), 32) if vector > 1 and self._few_threads(fixed, vector) else (vector, across)
 
-    def _lone(self, vector: int, fixed: Order, length: int) -> int:
+    def _lone(self, vector: int, fixed: Order, length: int, single: bool) -> int:
         """Rounds of loads of a thread that has all lanes of its columns, and so waits for no other: where columns are
-        short and few (one H200: 16 rows of 1024 f32 1.51 -> 1.40 us). 0 where they are not, or take the registers."""
-        if length > LONE_ROWS or not self._few_threads(fixed):
+        short, and few or no vectors (one H200: 16 rows of 1024 f32 1.51 -> 1.40 us, 30 of 200,001 12.0 -> 9.8, 8 of
+        2,000,001 61 -> 19.8). 0 where they are not, or take the registers."""
+        if length > LONE_ROWS or not (single or self._few_threads(fixed)):
             return 0
         rounds = max(length // fixed.lanes, 1)
         loaded = sum(p.fetch(k).dtype.bytes for p in self.body.programs for k in self._streams(p)) * rounds
         each = vector * (loaded // 4 + self._state_registers())
         return rounds if fixed.lanes * each <= LONE_REGISTERS else 0
+
+    def _coarse(self, length: int) -> bool:
+        """Whether columns that are no vectors take a layout for any number of them: a warp's at least, or few."""
+        wide = bool(self.body.parallel) and self._representative(self.body.parallel[-1].extent) >= self.device.warp
+        return wide or self._representative(self.body.rows) * length <= SMALL_COLUMNS
 
     def _few_threads(self, fixed: Order, vector: int = 1) -> bool:
         """Whether columns of one segment, a thread for each lane of so many of them, leave most threads unused."""
@@ -183,4 +196,6 @@ class InFlight(Measures):
             and threads * vector * element * unroll < self.device.inflight * self.device.sms
         ):
             unroll *= 2
+        if vector == 1:  # two layouts, so that few kernels serve all numbers of columns
+            unroll = 8 if unroll <= 8 else 32
         return max(min(unroll, rows), 1)

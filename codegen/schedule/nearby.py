@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from fuser.codegen.schedule import either
 from fuser.schedule import CpuSchedule, CudaSchedule, Schedule
 
 THREADS = (64, 1024)  # smallest and largest block tried
@@ -21,6 +22,8 @@ def neighbours(schedule: Schedule) -> tuple[Schedule, ...]:
     """Schedules to measure beside this one, without repeats; the schedule itself is not among them."""
     if schedule.kind == "batch":
         return ()  # its parts have schedules of their own, and only those are lowered
+    if isinstance(schedule, CudaSchedule) and schedule.ragged is not None:  # what is tuned is tuned for its own rows
+        schedule = either.own(schedule)
     found = _cpu(schedule) if isinstance(schedule, CpuSchedule) else _cuda(schedule)
     return tuple(dict.fromkeys(s for s in found if s != schedule))
 

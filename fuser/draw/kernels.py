@@ -98,7 +98,7 @@ def _cuda(plan: Plan, k: PlannedKernel, s: CudaSchedule) -> str:
         where = "shared memory" if s.parked else "registers"
         blocks = f" of {units.count(s.cluster, 'block')}" if s.cluster > 1 else ""
         kept = f"row kept in {where}{blocks}{_ahead(s)}"
-        return f"{s.threads_per_row * s.cluster} threads/row, {steps} x {vector} each, {kept}"
+        return f"{s.threads_per_row * s.cluster} threads/row, {steps} x {vector} each, {kept}{_ragged(plan, k, s)}"
     blocks = f", {s.sharers} blocks a share" if s.sharers > 1 else ""
     return f"{s.threads_per_row} threads/row, {s.unroll} x {vector} each{_order(s)}{blocks}{_ahead(s)}"
 
@@ -108,6 +108,14 @@ def _ahead(s: CudaSchedule) -> str:
     rounds = s.kind == "scan" and s.capacity > s.order.lanes * s.unroll
     unit = "tile" if s.kind == "columns" else "round" if rounds else "row"
     return f", {units.count(s.ahead, unit)} ahead asked for" if s.ahead else ""
+
+
+def _ragged(plan: Plan, k: PlannedKernel, s: CudaSchedule) -> str:
+    """What rows that are no whole vectors take in the same kernel."""
+    if s.ragged is None:
+        return ""
+    each = max(s.capacity // (s.ragged.threads_per_row * s.ragged.vector), 1)
+    return f"; ragged rows {s.ragged.threads_per_row} threads, {each} x {_widest(plan, k)} each"
 
 
 def _mixed(s: CudaSchedule, vector: str) -> str:
@@ -204,7 +212,8 @@ def _limits(space: Space, s: Schedule) -> list[str]:
     if isinstance(s, CudaSchedule) and s.vector > 1:
         inner = axes[1:] if len(axes) > 1 else axes  # the outermost extent is in no address
         used = {x for d in inner if isinstance(d, HostExpr) for x in d.symbols}
-        found += [f"{m} % {factor} == 0" for m, factor in s.factors if m in used]
+        free = {str(d) for d in space.reduced} if s.ragged is not None else set()
+        found += [f"{m} % {factor} == 0" for m, factor in s.factors if m in used and m not in free]
     return found
 
 
