@@ -46,15 +46,20 @@ def _isfinite(x: S) -> S:
 
 
 def _nextafter(x: S, y: S) -> S:
-    """The neighbour of x toward y: the bits count up away from zero and down toward it. Where they are equal it is y,
-    but for f16, as NumPy has it: 0.0 and -0.0 are told apart."""
+    """The neighbour of x toward y: the bits count up away from zero and down toward it. Where they are equal it is y:
+    0.0 and -0.0 are told apart."""
     bits = _bits(x)
     outward = (x < y) ^ (x < 0)
     stepped = outward.where(bits + 1, bits - 1)
     from_zero = (y > 0).where(bits.like(1), bits.like(_sign_mask(x.dtype) + 1))  # the smallest subnormal
     moved = x.eq(0).where(from_zero, stepped).bits(x.dtype)
-    settled = x.eq(y).where(x if x.dtype == F16 else y, moved)
+    settled = x.eq(y).where(y, moved)
     return (x.ne(x) | y.ne(y)).where(x + y, settled)
+
+
+def _nextafter_numpy(x: Any, y: Any) -> Any:
+    """NumPy's, and y where they are equal, as C has it and NumPy from 2.5 on: its halves gave x before."""
+    return np.where(np.equal(x, y), y, np.nextafter(x, y))
 
 
 def _sign_mask(dtype: DType) -> int:
@@ -129,7 +134,8 @@ ROWS = (
         notes="the sign of NaN and -0.0 too",
     ),
     _row(
-        "nextafter", 2, np.nextafter, expand=_nextafter, cost=Cost(14), continuous=False, by_bits=True,
+        "nextafter", 2, _nextafter_numpy, rule=numpy_rule(np.nextafter), expand=_nextafter, cost=Cost(14),
+        continuous=False, by_bits=True,
         names=Names(numpy=("nextafter",), torch=("nextafter",)),
         no_vjp="reads the representation, not the value", notes="of f16 and bf16 the neighbour in that very dtype",
     ),
