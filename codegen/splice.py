@@ -47,6 +47,7 @@ class Piece:
         self.arrays = {b.name: buffers.name(b) for b in kernel.buffers}
         self.operands: dict[str, Operand] = {p.name: builder.scalar(p.expr, p.dtype, p.name) for p in kernel.scalars}
         self.specials: dict[str, Operand] = {}
+        self.places = {name: (file, line) for name, file, line in kernel.places}
 
     def bind(self, var: Var, value: Operand) -> None:
         """Let a variable of the piece be an operand of the builder's kernel."""
@@ -94,4 +95,6 @@ class Piece:
         found = self.operands.get(var.name)
         if found is None:
             found = self.operands[var.name] = Var(self.builder.fresh(var.name), var.dtype)
+            if var.name in self.places:
+                self.builder.places[found.name] = self.places[var.name]
         return found
